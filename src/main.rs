@@ -1,0 +1,2 @@
+//! nasgauge.
+fn main() {}

@@ -1,0 +1,82 @@
+//! The vocabulary of the data path: one operation, its completion, and what "written" means.
+//!
+//! Must not know: protocols, workloads, clocks.
+
+use serde::{Deserialize, Serialize};
+
+/// Which way bytes move, seen from this computer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// From the target to this computer.
+    Read,
+    /// From this computer to the target.
+    Write,
+}
+
+/// One read or write of one block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Op {
+    /// Read or write.
+    pub direction: Direction,
+    /// First byte in the object (file, LUN, mapping), in bytes.
+    pub offset: u64,
+    /// Length in bytes; never more than the slot holds.
+    pub len: u32,
+    /// The buffer that it fills or empties.
+    pub slot: u16,
+}
+
+/// An operation that ended well; a failure ends the session instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Completion {
+    /// The slot of the operation that ended.
+    pub slot: u16,
+    /// Bytes moved: the operation's length, or less at the end of a file.
+    pub bytes: u32,
+}
+
+/// What became of a submitted operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Submit {
+    /// It ended already.
+    Done(Completion),
+    /// It is under way; `reap` will report it.
+    Queued,
+}
+
+/// When a write counts as written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// Accepted by the target; never flushed.
+    None,
+    /// Accepted, then one flush (fsync, COMMIT, SYNCHRONIZE CACHE) timed apart at the end.
+    #[default]
+    Flush,
+    /// Each write is stable before the next (`O_DSYNC`, `FILE_SYNC`, FUA).
+    Sync,
+}
+
+impl Direction {
+    /// The CSV key.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}
+
+impl Durability {
+    /// The CSV key.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Flush => "flush",
+            Self::Sync => "sync",
+        }
+    }
+}

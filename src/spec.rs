@@ -1,0 +1,5 @@
+//! What the user asked for, as data: target URIs, workloads, and the plan made of them.
+//!
+//! Pure: no I/O, no clock, no threads. `File` forms have every key optional; a `Plan` is complete.
+
+pub mod uri;

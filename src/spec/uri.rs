@@ -1,0 +1,316 @@
+//! Target URIs: one syntax for every protocol, percent-decoded exactly once, never holding a password.
+//!
+//! Must not know: what a protocol makes of the path and the options.
+
+use std::collections::BTreeMap;
+
+use percent_encoding::percent_decode_str;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// A target URI taken apart.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TargetSpec {
+    /// The URI as given, without any password: for messages and results.
+    pub uri: String,
+    /// The scheme: `nfs`, `smb`, `file` and so on.
+    pub protocol: String,
+    /// The Windows domain of `smb://domain;user@host`.
+    pub domain: Option<String>,
+    /// The user of `user@host`.
+    pub user: Option<String>,
+    /// Host names or IP literals (IPv6 without brackets); several when sessions spread over addresses.
+    pub hosts: Vec<String>,
+    /// The port, when given.
+    pub port: Option<u16>,
+    /// The decoded path: with its leading `/` after a host; what follows the scheme otherwise.
+    pub path: String,
+    /// The decoded options after `?`.
+    pub options: BTreeMap<String, String>,
+}
+
+/// Schemes whose rest is a path, a size or nothing, rather than `//host/path`.
+const LOCAL: &[&str] = &["null", "sim", "ram", "file", "block"];
+/// Schemes with a host.
+const REMOTE: &[&str] = &["nfs", "smb", "iscsi"];
+
+impl TargetSpec {
+    /// Reads a URI, or a plain path as `file:`. Fails with a usage error that never repeats a password.
+    pub fn parse(text: &str) -> Result<Self> {
+        if text.is_empty() {
+            return Err(Error::usage(
+                "an empty target; give a path or a URI such as nfs://nas/export/dir",
+            ));
+        }
+        let Some((scheme, rest)) = text.split_once(':') else {
+            return Self::local("file", text, text);
+        };
+        if LOCAL.contains(&scheme) {
+            return Self::local(scheme, rest, text);
+        }
+        if REMOTE.contains(&scheme) {
+            let Some(rest) = rest.strip_prefix("//") else {
+                return Err(Error::usage(format!(
+                    "'{scheme}:' needs '//host' after it, as in {scheme}://nas/…"
+                )));
+            };
+            return Self::remote(scheme, rest, text);
+        }
+        if text.starts_with('/') || text.starts_with('.') {
+            return Self::local("file", text, text);
+        }
+        let known: Vec<&str> = LOCAL.iter().chain(REMOTE).copied().collect();
+        Err(Error::usage(format!(
+            "unknown protocol '{scheme}' in a target; one of: {}",
+            known.join(", ")
+        )))
+    }
+
+    fn local(scheme: &str, rest: &str, uri: &str) -> Result<Self> {
+        // A plain path is taken literally: '?' and '%' are legal in names.
+        let literal = scheme == "file" && !uri.starts_with("file:");
+        let (path, options) = if literal {
+            (rest, "")
+        } else {
+            rest.split_once('?').unwrap_or((rest, ""))
+        };
+        let path = if literal {
+            path.to_owned()
+        } else {
+            decode(path, uri)?
+        };
+        Ok(Self {
+            uri: uri.to_owned(),
+            protocol: scheme.to_owned(),
+            path,
+            options: options_of(options, uri)?,
+            ..Self::default()
+        })
+    }
+
+    fn remote(scheme: &str, rest: &str, uri: &str) -> Result<Self> {
+        let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = match rest.find('/') {
+            Some(slash) => rest.split_at(slash),
+            None => (rest, ""),
+        };
+        let (login, address) = match authority.rsplit_once('@') {
+            Some((login, address)) => (Some(login), address),
+            None => (None, authority),
+        };
+        if login.is_some_and(|login| login.contains(':')) || options_hold_secret(options) {
+            return Err(Error::usage(format!(
+                "a password does not belong in a target URI (it would show in process lists and results); \
+                 leave it out of the {scheme} URI and set NASGAUGE_PASSWORD, use --credentials FILE, or answer the prompt"
+            )));
+        }
+        let (domain, user) = match login.map(|login| {
+            login
+                .split_once(';')
+                .map_or((None, login), |(d, u)| (Some(d), u))
+        }) {
+            Some((domain, user)) => (
+                domain.map(|d| decode(d, uri)).transpose()?,
+                Some(decode(user, uri)?),
+            ),
+            None => (None, None),
+        };
+        let (hosts, port) = hosts_of(address, uri)?;
+        Ok(Self {
+            uri: uri.to_owned(),
+            protocol: scheme.to_owned(),
+            domain,
+            user,
+            hosts,
+            port,
+            path: decode(path, uri)?,
+            options: options_of(options, uri)?,
+        })
+    }
+
+    /// The first host, as given.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        self.hosts.first().map_or("", String::as_str)
+    }
+
+    /// The decoded path's parts, without empty ones.
+    pub fn parts(&self) -> impl Iterator<Item = &str> {
+        self.path.split('/').filter(|part| !part.is_empty())
+    }
+
+    /// An option read as `T`; a usage error that names the option when it does not fit.
+    pub fn option<T: std::str::FromStr>(&self, key: &str, meaning: &str) -> Result<Option<T>> {
+        self.options.get(key).map_or(Ok(None), |value| {
+            value.parse().map(Some).map_err(|_| {
+                Error::usage(format!("option {key}={value} is not {meaning}")).at(&self.uri)
+            })
+        })
+    }
+
+    /// An option that is on (`1`, `true`, `yes`) or off (`0`, `false`, `no`).
+    pub fn switch(&self, key: &str) -> Result<Option<bool>> {
+        match self.options.get(key).map(String::as_str) {
+            None => Ok(None),
+            Some("1" | "true" | "yes" | "on") => Ok(Some(true)),
+            Some("0" | "false" | "no" | "off") => Ok(Some(false)),
+            Some(other) => {
+                Err(Error::usage(format!("option {key}={other} is neither 0 nor 1")).at(&self.uri))
+            }
+        }
+    }
+}
+
+fn options_hold_secret(options: &str) -> bool {
+    options.split('&').any(|pair| {
+        let key = pair.split('=').next().unwrap_or("").to_ascii_lowercase();
+        matches!(
+            key.as_str(),
+            "password" | "pass" | "pw" | "secret" | "chap_secret"
+        )
+    })
+}
+
+fn decode(text: &str, uri: &str) -> Result<String> {
+    let decoded = percent_decode_str(text)
+        .decode_utf8()
+        .map_err(|_| Error::usage(format!("'{text}' does not decode to UTF-8")).at(uri))?;
+    if decoded.contains('\0') {
+        return Err(Error::usage("a zero byte in a target").at(uri));
+    }
+    Ok(decoded.into_owned())
+}
+
+fn options_of(text: &str, uri: &str) -> Result<BTreeMap<String, String>> {
+    let mut options = BTreeMap::new();
+    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair
+            .split_once('=')
+            .ok_or_else(|| Error::usage(format!("option '{pair}' has no '=value'")).at(uri))?;
+        // As in flags, '_' equals '-': options are stored with '_'.
+        let key = decode(key, uri)?.replace('-', "_");
+        if options.insert(key.clone(), decode(value, uri)?).is_some() {
+            return Err(Error::usage(format!("option '{key}' is given twice")).at(uri));
+        }
+    }
+    Ok(options)
+}
+
+/// `host`, `host:port`, `[::1]:port`, `a,b:port`.
+fn hosts_of(address: &str, uri: &str) -> Result<(Vec<String>, Option<u16>)> {
+    let mut hosts = Vec::new();
+    let mut port = None;
+    for one in address.split(',') {
+        let (host, tail) = if let Some(inner) = one.strip_prefix('[') {
+            let (host, tail) = inner
+                .split_once(']')
+                .ok_or_else(|| Error::usage("an IPv6 address without its closing ']'").at(uri))?;
+            (host, tail.strip_prefix(':'))
+        } else {
+            match one.matches(':').count() {
+                0 => (one, None),
+                1 => one
+                    .split_once(':')
+                    .map_or((one, None), |(host, port)| (host, Some(port))),
+                _ => {
+                    return Err(Error::usage(format!(
+                        "write the IPv6 address in brackets: [{one}]"
+                    ))
+                    .at(uri));
+                }
+            }
+        };
+        if host.is_empty() {
+            return Err(Error::usage("a target without a host").at(uri));
+        }
+        if let Some(text) = tail {
+            let number = text.parse::<u16>().ok().filter(|port| *port > 0);
+            let number = number.ok_or_else(|| {
+                Error::usage(format!("'{text}' is not a port between 1 and 65535")).at(uri)
+            })?;
+            port = Some(number);
+        }
+        hosts.push(decode(host, uri)?);
+    }
+    Ok((hosts, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> TargetSpec {
+        TargetSpec::parse(text).expect(text)
+    }
+
+    #[test]
+    fn paths_are_files_taken_literally() {
+        let spec = parse("/mnt/100% [a]?.bin");
+        assert_eq!(
+            (spec.protocol.as_str(), spec.path.as_str()),
+            ("file", "/mnt/100% [a]?.bin")
+        );
+        assert_eq!(parse("file:/mnt/a%20b?direct=1").path, "/mnt/a b");
+    }
+
+    #[test]
+    fn a_remote_uri_comes_apart() {
+        let spec = parse(
+            "smb://WORK;me%40home@nas:4450/My%20M%C3%A9di%C3%A1/sub%2520dir?engine=smb2&max-read=1",
+        );
+        assert_eq!(spec.domain.as_deref(), Some("WORK"));
+        assert_eq!(spec.user.as_deref(), Some("me@home"));
+        assert_eq!((spec.host(), spec.port), ("nas", Some(4450)));
+        assert_eq!(spec.path, "/My Médiá/sub%20dir", "decoded once, not twice");
+        assert_eq!(spec.options["max_read"], "1");
+    }
+
+    #[test]
+    fn ipv6_literals_stand_in_brackets_everywhere() {
+        for (text, host, port) in [
+            ("nfs://[::1]/export", "::1", None),
+            ("iscsi://[::1]:3261/iqn/1", "::1", Some(3261)),
+            ("smb://u@[fe80::1%25eth0]/share", "fe80::1%eth0", None),
+        ] {
+            let spec = parse(text);
+            assert_eq!((spec.host(), spec.port), (host, port), "{text}");
+        }
+        assert!(TargetSpec::parse("nfs://::1/export").is_err());
+    }
+
+    #[test]
+    fn several_hosts_share_a_port() {
+        let spec = parse("smb://u@a,b:445/s");
+        assert_eq!((spec.hosts.len(), spec.port), (2, Some(445)));
+    }
+
+    #[test]
+    fn a_password_is_refused_and_not_echoed() {
+        for text in [
+            "smb://me:hunter2@nas/share",
+            "iscsi://u@h/i/0?password=hunter2",
+            "nfs://h/e?chap-secret=x&pw=hunter2",
+        ] {
+            let error = TargetSpec::parse(text).expect_err(text);
+            assert!(error.before_anything());
+            assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn bad_uris_say_what_is_wrong() {
+        for (text, word) in [
+            ("ftp://x/y", "unknown protocol"),
+            ("nfs:/x", "//host"),
+            ("nfs:///x", "without a host"),
+            ("nfs://h:99999/x", "port"),
+            ("nfs://h/x?uid", "=value"),
+            ("nfs://h/x?uid=1&uid=2", "twice"),
+            ("", "empty"),
+        ] {
+            let error = TargetSpec::parse(text).expect_err(text);
+            assert!(error.to_string().contains(word), "{text}: {error}");
+        }
+    }
+}
