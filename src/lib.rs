@@ -4,7 +4,10 @@
 pub mod clock;
 pub mod error;
 pub mod op;
+pub mod pattern;
+pub mod payload;
 pub mod slots;
 pub mod spec;
+pub mod stats;
 pub mod target;
 pub mod units;

@@ -3,3 +3,4 @@
 //! Pure: no I/O, no clock, no threads. `File` forms have every key optional; a `Plan` is complete.
 
 pub mod uri;
+pub mod workload;

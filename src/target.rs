@@ -19,6 +19,7 @@ use crate::slots::Slots;
 use crate::spec::uri::TargetSpec;
 
 pub mod null;
+pub mod sim;
 
 /// A way to reach storage.
 pub struct Protocol {
@@ -41,7 +42,7 @@ pub struct Protocol {
 }
 
 /// Every protocol that this build has.
-pub const PROTOCOLS: &[&Protocol] = &[&null::PROTOCOL];
+pub const PROTOCOLS: &[&Protocol] = &[&null::PROTOCOL, &sim::PROTOCOL];
 
 /// Where a protocol's workers may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
