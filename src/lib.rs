@@ -2,10 +2,12 @@
 //! iSCSI, with honest statistics. Modules stand on floors and use lower ones only; `tests/architecture.rs` holds the table.
 
 pub mod clock;
+pub mod engine;
 pub mod error;
 pub mod op;
 pub mod pattern;
 pub mod payload;
+pub mod record;
 pub mod slots;
 pub mod spec;
 pub mod stats;

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 /// Bytes in one stamped unit: the smallest block that any target takes.
 pub const SECTOR: usize = 512;
-/// Generations fit in this many bits, which leaves 16 bits of each stamp to recognise a foreign one.
-pub const GENERATION_BITS: u32 = 48;
+/// The newest generation there can be: 48 bits, which leaves 16 bits of each stamp to recognise a foreign one.
+pub const GENERATION_MAX: u64 = (1 << 48) - 1;
 /// Generation of a freshly laid file.
 pub const LAID: u64 = 0;
 /// Unit in which blocks repeat when `dedupe_percent` asks for it: the common block of deduplicating storage.
@@ -198,8 +198,7 @@ impl Payload {
     /// Whether every whole sector of `block` carries this content's stamp: ours, of whatever generation.
     #[must_use]
     pub fn is_ours(&self, block: &[u8], offset: u64) -> bool {
-        self.check(block, offset, (1 << GENERATION_BITS) - 1)
-            .is_ok()
+        self.check(block, offset, GENERATION_MAX).is_ok()
     }
 
     fn identity(&self, offset: u64, generation: u64, len: usize) -> Identity {
@@ -248,7 +247,7 @@ impl Payload {
         }
         let what = if part.iter().all(|byte| *byte == 0) {
             "zeros where test data was written".to_owned()
-        } else if generation < 1 << GENERATION_BITS {
+        } else if generation <= GENERATION_MAX {
             format!("generation {generation}, newer than any written ({newest})")
         } else {
             "a sector that was never written here".to_owned()

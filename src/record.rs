@@ -1,0 +1,328 @@
+//! What a run found, as data: one [`Row`] a measured cell and direction, and the [`Record`] around them.
+//!
+//! Pure. Unknown is None, never 0. Must not know: how anything was measured or how it is printed.
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Nanos, Rate};
+
+/// Version of the CSV files and of `record.json`.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// How a row ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Measured.
+    Ok,
+    /// An error ended it.
+    Failed,
+    /// The user stopped it.
+    Interrupted,
+    /// The server went away or stopped answering.
+    ServerLost,
+    /// Measured, but not to be believed: wrong data or wrong size.
+    Invalid,
+}
+
+/// A mark on a row, with advice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Flag {
+    /// This computer's page cache answered.
+    ClientCached,
+    /// The server's memory can hold all of it.
+    ServerCached,
+    /// Accepted by the target but never flushed.
+    NotDurable,
+    /// The payload compresses or deduplicates.
+    Compressible,
+    /// Too little time or too few operations for a figure.
+    TooShort,
+    /// Making the payload was not clearly faster than writing it.
+    GeneratorBound,
+    /// Client and server share this machine.
+    Loopback,
+    /// Blocks were split for the wire.
+    BlockSplit,
+    /// Cut short.
+    Interrupted,
+    /// The server went away.
+    ServerLost,
+    /// The size stored differs from the size written.
+    WrongSizeStored,
+    /// A user's own file or device was read.
+    UserFile,
+    /// The server is nasgauge's own: a functional check, not a ceiling.
+    Embedded,
+    /// The session is a guest's: neither signed nor encrypted.
+    GuestSession,
+    /// The system is a guest of Windows: figures include its virtual network.
+    Wsl,
+}
+
+impl Status {
+    /// The CSV key.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+            Self::ServerLost => "server_lost",
+            Self::Invalid => "invalid",
+        }
+    }
+}
+
+impl Flag {
+    /// The CSV key.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::ClientCached => "client_cached",
+            Self::ServerCached => "server_cached",
+            Self::NotDurable => "not_durable",
+            Self::Compressible => "compressible",
+            Self::TooShort => "too_short",
+            Self::GeneratorBound => "generator_bound",
+            Self::Loopback => "loopback",
+            Self::BlockSplit => "block_split",
+            Self::Interrupted => "interrupted",
+            Self::ServerLost => "server_lost",
+            Self::WrongSizeStored => "wrong_size_stored",
+            Self::UserFile => "user_file",
+            Self::Embedded => "embedded",
+            Self::GuestSession => "guest_session",
+            Self::Wsl => "wsl",
+        }
+    }
+
+    /// What it means for the reader, in a sentence.
+    #[must_use]
+    pub const fn advice(self) -> &'static str {
+        match self {
+            Self::ClientCached => {
+                "this computer's memory answered, not the storage: use --direct 1 or a --size beyond its memory"
+            }
+            Self::ServerCached => {
+                "the server's memory can hold the whole file: use a --size of twice its memory for the disks"
+            }
+            Self::NotDurable => {
+                "the writes were accepted, but nothing proves that they reached stable storage"
+            }
+            Self::Compressible => {
+                "the payload compresses or deduplicates, so this is no figure of the disks"
+            }
+            Self::TooShort => "under 3 s or under 100 operations: use a longer --runtime",
+            Self::GeneratorBound => {
+                "making the data was not clearly faster than writing it: the target may be faster than shown"
+            }
+            Self::Loopback => {
+                "client and server share this machine's processor: no figure of a network"
+            }
+            Self::BlockSplit => "the server takes smaller requests than the block size asked for",
+            Self::Interrupted => "stopped before its end",
+            Self::ServerLost => "the server stopped answering",
+            Self::WrongSizeStored => "the server does not hold the bytes that it accepted",
+            Self::UserFile => {
+                "your own data was read, as it is: its compressibility and cache state are unknown"
+            }
+            Self::Embedded => {
+                "measured against nasgauge's own demonstration server: a check that all works, not a ceiling"
+            }
+            Self::GuestSession => {
+                "a guest session is not signed: compare it only with other unsigned ones"
+            }
+            Self::Wsl => {
+                "WSL2 reaches the network through a virtual switch of Windows: native figures may be higher"
+            }
+        }
+    }
+}
+
+/// One measured direction of one cell. Column order and names are those of summary.csv.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The run.
+    pub run_id: String,
+    /// Start of the measured time, UTC, RFC 3339.
+    pub started_utc: String,
+    /// What was measured: `run` for a workload.
+    pub stage: String,
+    /// The target's URI.
+    pub target: String,
+    /// The protocol's key.
+    pub protocol: String,
+    /// Which client moved the bytes.
+    pub engine: String,
+    /// The workload, with its phase where it has several.
+    pub workload: String,
+    /// read or write.
+    pub direction: String,
+    /// fio's word for the access pattern.
+    pub pattern: String,
+    /// None when several sizes are mixed.
+    pub block_size_bytes: Option<u64>,
+    /// Operations under way on each lane.
+    pub iodepth: u16,
+    /// Parallel workers.
+    pub lanes: u16,
+    /// Network connections that carried the data.
+    pub connections: Option<u32>,
+    /// Bytes of the file in use.
+    pub size_bytes: u64,
+    /// The round, from 1.
+    pub repeat: u32,
+    /// Bytes moved in the measured time.
+    pub bytes: u64,
+    /// From the start of the measured time to the last completion; None when nothing was measured.
+    pub seconds: Option<f64>,
+    /// Operations in the measured time.
+    pub ops: u64,
+    /// Latencies in nanoseconds; kept for percentiles and merging.
+    #[serde(skip, default = "crate::stats::latency_histogram")]
+    pub latency: Histogram<u64>,
+    /// Latency figures, in nanoseconds; None where unknown or too few.
+    pub latency_ns: LatencySummary,
+    /// The flush after the last completion.
+    pub flush_seconds: Option<f64>,
+    /// Requests on the wire.
+    pub wire_ops: Option<u64>,
+    /// Operations that failed.
+    pub errors: u64,
+    /// incompressible, zero, or with its percentages.
+    pub payload: String,
+    /// bypassed, dropped, warm or unknown: what this computer's page cache had to do with it.
+    pub cache_state: Option<String>,
+    /// none, flush or sync.
+    pub durability: Option<String>,
+    /// How fast payload can be made here.
+    pub generator_bytes_per_s: Option<f64>,
+    /// CPU seconds of the workers in the measured time.
+    pub client_cpu_s: Option<f64>,
+    /// The busiest core of this computer in the measured time, 0 to 100.
+    pub busiest_core_percent: Option<f64>,
+    /// Bytes that the storage device moved meanwhile, by its own counter.
+    pub device_bytes: Option<u64>,
+    /// What the peers agreed on.
+    pub negotiated: String,
+    /// How it ended.
+    pub status: Status,
+    /// Marks.
+    pub flags: Vec<Flag>,
+    /// The sentence of what went wrong; not part of any CSV.
+    pub error: Option<String>,
+}
+
+/// Latency figures in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct LatencySummary {
+    /// Arithmetic mean.
+    pub mean: Option<f64>,
+    /// Median.
+    pub p50: Option<u64>,
+    /// 90th percentile.
+    pub p90: Option<u64>,
+    /// 99th percentile.
+    pub p99: Option<u64>,
+    /// 99.9th percentile.
+    pub p999: Option<u64>,
+    /// The longest.
+    pub max: Option<u64>,
+}
+
+impl LatencySummary {
+    /// The figures of a histogram.
+    #[must_use]
+    pub fn of(histogram: &Histogram<u64>) -> Self {
+        if histogram.is_empty() {
+            return Self::default();
+        }
+        let at = |percentile| crate::stats::percentile_ns(histogram, percentile);
+        Self {
+            mean: Some(histogram.mean()),
+            p50: at(50.0),
+            p90: at(90.0),
+            p99: at(99.0),
+            p999: at(99.9),
+            max: Some(histogram.max()),
+        }
+    }
+}
+
+impl Row {
+    /// The accepted rate; None unless the row is whole.
+    #[must_use]
+    pub fn throughput(&self) -> Option<Rate> {
+        self.headline()
+            .map(|seconds| Rate(self.bytes as f64 / seconds))
+    }
+
+    /// Operations per second; None unless the row is whole.
+    #[must_use]
+    pub fn iops(&self) -> Option<f64> {
+        self.headline().map(|seconds| self.ops as f64 / seconds)
+    }
+
+    /// Bytes over the time up to the end of the flush; None for reads and where nothing was flushed.
+    #[must_use]
+    pub fn durable(&self) -> Option<Rate> {
+        if self.direction != "write" || self.flags.contains(&Flag::NotDurable) {
+            return None;
+        }
+        let synced = self.durability.as_deref() == Some("sync");
+        let flush = self.flush_seconds.or(synced.then_some(0.0))?;
+        self.headline()
+            .map(|seconds| Rate(self.bytes as f64 / (seconds + flush)))
+    }
+
+    /// CPU seconds for each 10^9 bytes.
+    #[must_use]
+    pub fn client_cpu_s_per_gb(&self) -> Option<f64> {
+        self.headline()?;
+        self.client_cpu_s.map(|cpu| cpu * 1e9 / self.bytes as f64)
+    }
+
+    /// The measured time of a row that may have a headline number: no error, something moved.
+    fn headline(&self) -> Option<f64> {
+        let whole = self.errors == 0 && matches!(self.status, Status::Ok | Status::Interrupted);
+        self.seconds
+            .filter(|seconds| whole && *seconds > 0.0 && self.bytes > 0)
+    }
+}
+
+/// One sample of a running cell, for intervals.csv.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Interval {
+    /// Start, from the start of the measured time.
+    pub from: Nanos,
+    /// End, from the start of the measured time.
+    pub to: Nanos,
+    /// Operations that ended in it.
+    pub ops: u64,
+    /// Bytes that they moved.
+    pub bytes: u64,
+    /// Mean latency in nanoseconds; None without operations.
+    pub latency_mean_ns: Option<f64>,
+    /// Longest latency in nanoseconds; None without operations.
+    pub latency_max_ns: Option<u64>,
+}
+
+/// A whole run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Version of this form.
+    pub schema_version: u32,
+    /// The run.
+    pub run_id: String,
+    /// The nasgauge that measured.
+    pub nasgauge_version: String,
+    /// The plan, as saved in plan.toml.
+    pub plan: crate::spec::plan::Plan,
+    /// Facts about this computer and the servers.
+    pub environment: serde_json::Value,
+    /// All rows, in the order in which they were measured.
+    pub rows: Vec<Row>,
+}

@@ -1,0 +1,372 @@
+//! The plan: everything a run will do, complete, printable, saved beside the results and runnable again.
+//!
+//! Pure. Must not know: how a target is reached or how a cell is measured.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::spec::uri::TargetSpec;
+use crate::spec::workload::{Phase, Workload};
+use crate::units::{Bytes, Nanos, SECOND};
+
+/// Version of `plan.toml`.
+pub const PLAN_VERSION: u32 = 1;
+/// A run planned for longer than this asks first.
+pub const LONG_RUN: Nanos = Nanos(24 * 3600 * SECOND);
+
+/// A complete plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Version of this form.
+    pub schema_version: u32,
+    /// The nasgauge that wrote it.
+    pub nasgauge_version: String,
+    /// Name of the run; part of the result directory's name.
+    pub name: String,
+    /// Target URIs.
+    pub targets: Vec<String>,
+    /// How often each workload runs on each target.
+    pub repeats: u32,
+    /// Spacing of interval samples.
+    pub interval: Nanos,
+    /// Longest wait for a connection.
+    pub connect_timeout: Nanos,
+    /// Longest time without any progress; then the server counts as lost.
+    pub io_timeout: Nanos,
+    /// Seed of access patterns.
+    pub seed: u64,
+    /// Keep the test files for the next run.
+    pub keep: bool,
+    /// Read this file of the user's instead of laying one; nothing is written.
+    pub read_existing: Option<String>,
+    /// The server's memory, as the user tells it.
+    pub server_ram: Option<Bytes>,
+    /// Most bytes that may be written to one target.
+    pub max_write: Option<Bytes>,
+    /// Serial number of the device whose content may be destroyed.
+    pub destroy: Option<String>,
+    /// The servers are nasgauge's own, in this process.
+    #[serde(default)]
+    pub embedded: bool,
+    /// The workloads, complete.
+    pub workloads: Vec<Workload>,
+}
+
+/// One measurement: a phase on a target in a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cell {
+    /// Index of the target.
+    pub target: usize,
+    /// Index of the workload.
+    pub workload: usize,
+    /// Index of the phase within it.
+    pub phase: usize,
+    /// The round, from 1.
+    pub repeat: u32,
+}
+
+impl Plan {
+    /// Reads a saved plan.
+    pub fn parse(text: &str, place: &str) -> Result<Self> {
+        let plan: Self = toml::from_str(text)
+            .map_err(|error| Error::usage(format!("{place}: not a plan: {}", error.message())))?;
+        if plan.schema_version != PLAN_VERSION {
+            return Err(Error::usage(format!(
+                "{place}: plan version {} was written by nasgauge {}; this one reads version {PLAN_VERSION}",
+                plan.schema_version, plan.nasgauge_version
+            )));
+        }
+        Ok(plan)
+    }
+
+    /// What the plan asks for that can't be, before anything is touched.
+    pub fn validate(&self) -> Result<()> {
+        if self.targets.is_empty() {
+            return Err(Error::usage(
+                "no target; add --target URI, such as --target nfs://nas/export/dir",
+            ));
+        }
+        if self.workloads.is_empty() {
+            return Err(Error::usage("no workload"));
+        }
+        if !(1..=1000).contains(&self.repeats) {
+            return Err(Error::usage(format!(
+                "repeats {} is not between 1 and 1000",
+                self.repeats
+            )));
+        }
+        if self.interval.0 < SECOND / 100 {
+            return Err(Error::usage(format!(
+                "interval {} is shorter than 10ms",
+                self.interval
+            )));
+        }
+        for (target, text) in self.targets.iter().enumerate() {
+            TargetSpec::parse(text)?;
+            if self.targets[..target].contains(text) {
+                return Err(Error::usage(
+                    "given twice; each target once is enough, --repeats repeats it",
+                )
+                .at(text));
+            }
+            if let Some(limit) = self
+                .max_write
+                .filter(|limit| self.write_bytes().is_some_and(|bytes| bytes.0 > limit.0))
+            {
+                let bytes = self.write_bytes().unwrap_or_default();
+                return Err(Error::usage(format!(
+                    "up to {} would be written, over --max-write {}; give a smaller --size or fewer repeats",
+                    bytes.both(),
+                    limit.both()
+                ))
+                .at(text));
+            }
+        }
+        if let (Some(path), Some(name)) = (&self.read_existing, self.first_writer()) {
+            return Err(Error::usage(format!(
+                "--read-existing {path} only reads, but workload {name} writes"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The cells in the order in which they run: workloads in turn, targets interleaved and their order rotated each
+    /// round, so that drift hits all of them alike.
+    #[must_use]
+    pub fn cells(&self) -> Vec<Cell> {
+        let targets = self.targets.len();
+        let mut cells = Vec::new();
+        for repeat in 1..=self.repeats {
+            for (workload, phases) in self
+                .workloads
+                .iter()
+                .map(|workload| workload.phases.len())
+                .enumerate()
+            {
+                for phase in 0..phases {
+                    for turn in 0..targets {
+                        let target = (turn + repeat as usize - 1) % targets;
+                        cells.push(Cell {
+                            target,
+                            workload,
+                            phase,
+                            repeat,
+                        });
+                    }
+                }
+            }
+        }
+        cells
+    }
+
+    /// A cell's phase.
+    #[must_use]
+    pub fn phase(&self, cell: Cell) -> &Phase {
+        &self.workloads[cell.workload].phases[cell.phase]
+    }
+
+    /// A cell's workload as results name it: `name`, or `name/phase` where there are several.
+    #[must_use]
+    pub fn cell_name(&self, cell: Cell) -> String {
+        let workload = &self.workloads[cell.workload];
+        let phase = &workload.phases[cell.phase];
+        if phase.name.is_empty() {
+            workload.name.clone()
+        } else {
+            format!("{}/{}", workload.name, phase.name)
+        }
+    }
+
+    /// Bytes of the test file that each target needs: the largest size of any phase.
+    #[must_use]
+    pub fn file_size(&self) -> u64 {
+        self.phases().map(|phase| phase.size.0).max().unwrap_or(0)
+    }
+
+    /// Whether any phase writes.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.phases().any(|phase| phase.rw.writes())
+    }
+
+    /// Most bytes written to each target, laying included; None when only time bounds a phase that writes.
+    #[must_use]
+    pub fn write_bytes(&self) -> Option<Bytes> {
+        let laid = if self.read_existing.is_some() {
+            0
+        } else {
+            self.file_size()
+        };
+        let mut total = laid;
+        for phase in self.phases().filter(|phase| phase.rw.writes()) {
+            let bytes = match (phase.bytes, phase.runtime) {
+                (Some(bytes), _) => bytes.0,
+                (None, None) => phase.size.0,
+                (None, Some(_)) => return None,
+            };
+            total = total.saturating_add(bytes.saturating_mul(u64::from(self.repeats)));
+        }
+        Some(Bytes(total))
+    }
+
+    /// Measured and ramp time of all cells, where time bounds them; a lower bound of the whole run.
+    #[must_use]
+    pub fn duration(&self) -> Nanos {
+        let one: u64 = self
+            .phases()
+            .map(|phase| {
+                phase
+                    .runtime
+                    .map_or(0, |runtime| runtime.0.saturating_add(phase.ramp_time.0))
+            })
+            .fold(0, u64::saturating_add);
+        Nanos(
+            one.saturating_mul(u64::from(self.repeats))
+                .saturating_mul(self.targets.len() as u64),
+        )
+    }
+
+    fn phases(&self) -> impl Iterator<Item = &Phase> {
+        self.workloads.iter().flat_map(|workload| &workload.phases)
+    }
+
+    fn first_writer(&self) -> Option<&str> {
+        let writes = |workload: &&Workload| workload.phases.iter().any(|phase| phase.rw.writes());
+        self.workloads
+            .iter()
+            .find(writes)
+            .map(|workload| workload.name.as_str())
+    }
+}
+
+/// Lanes and depth of a phase on a target that takes at most `iodepth_max` operations on a session: what one session
+/// can't keep under way, more sessions do, so that the bytes in flight stay as asked.
+#[must_use]
+pub fn lanes_and_depth(phase: &Phase, iodepth_max: u16) -> (u16, u16) {
+    let most = iodepth_max.max(1);
+    if phase.iodepth <= most {
+        return (phase.lanes, phase.iodepth);
+    }
+    let total = u32::from(phase.lanes) * u32::from(phase.iodepth);
+    // The largest depth that divides the total, so that nothing is lost by rounding.
+    let depth = (1..=u32::from(most))
+        .rev()
+        .find(|depth| total % depth == 0)
+        .unwrap_or(1);
+    (
+        (total / depth).min(u32::from(u16::MAX)) as u16,
+        depth as u16,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::workload::PhaseFile;
+
+    fn plan(targets: &[&str], phases: &[&str]) -> Plan {
+        let phases = phases.iter().enumerate().map(|(index, keys)| {
+            let mut phase = toml::from_str::<PhaseFile>(keys)
+                .expect("keys")
+                .resolve("test")
+                .expect("a phase");
+            phase.name = format!("p{index}");
+            phase
+        });
+        Plan {
+            schema_version: PLAN_VERSION,
+            nasgauge_version: "0".into(),
+            name: "test".into(),
+            targets: targets.iter().map(ToString::to_string).collect(),
+            repeats: 2,
+            interval: Nanos(SECOND),
+            connect_timeout: Nanos(SECOND),
+            io_timeout: Nanos(SECOND),
+            seed: 1,
+            keep: false,
+            read_existing: None,
+            server_ram: None,
+            max_write: None,
+            destroy: None,
+            embedded: false,
+            workloads: vec![Workload {
+                name: "w".into(),
+                description: String::new(),
+                repeats: 1,
+                phases: phases.collect(),
+            }],
+        }
+    }
+
+    #[test]
+    fn rounds_rotate_the_targets() {
+        let cells = plan(&["null:", "ram:1G"], &["rw='read'"]).cells();
+        let order: Vec<(u32, usize)> = cells
+            .iter()
+            .map(|cell| (cell.repeat, cell.target))
+            .collect();
+        assert_eq!(order, [(1, 0), (1, 1), (2, 1), (2, 0)]);
+    }
+
+    #[test]
+    fn a_saved_plan_is_the_same_plan() {
+        let plan = plan(
+            &["null:"],
+            &["rw='randrw'\nbssplit='4k/70:8k/30'\nruntime=5\nrandom_distribution='zipf:1.2'"],
+        );
+        let text = toml::to_string(&plan).expect("a plan is TOML");
+        assert_eq!(Plan::parse(&text, "plan.toml").expect(&text), plan);
+    }
+
+    #[test]
+    fn depth_that_a_session_lacks_becomes_lanes() {
+        let phase = |keys: &str| {
+            plan(&["null:"], &[keys])
+                .workloads
+                .remove(0)
+                .phases
+                .remove(0)
+        };
+        let deep = phase("rw='randread'\niodepth=32\nlanes=2");
+        assert_eq!(lanes_and_depth(&deep, 1), (64, 1));
+        assert_eq!(lanes_and_depth(&deep, 64), (2, 32));
+        assert_eq!(
+            lanes_and_depth(&deep, 24),
+            (4, 16),
+            "no operation is lost to rounding"
+        );
+    }
+
+    #[test]
+    fn written_bytes_are_known_unless_time_bounds_them() {
+        let bounded = plan(
+            &["null:"],
+            &["rw='write'\nsize='1M'", "rw='read'\nsize='3M'"],
+        );
+        assert_eq!(bounded.write_bytes(), Some(Bytes(5 << 20)));
+        assert_eq!(
+            plan(&["null:"], &["rw='write'\nruntime=1"]).write_bytes(),
+            None
+        );
+    }
+
+    #[test]
+    fn impossible_plans_are_refused() {
+        assert!(plan(&[], &["rw='read'"]).validate().is_err());
+        assert!(
+            plan(&["null:", "null:"], &["rw='read'"])
+                .validate()
+                .is_err()
+        );
+        let mut reading = plan(&["/x"], &["rw='write'"]);
+        reading.read_existing = Some("a".into());
+        assert!(
+            reading
+                .validate()
+                .expect_err("writes")
+                .to_string()
+                .contains("only reads")
+        );
+    }
+}
