@@ -4,6 +4,8 @@
 pub mod clock;
 pub mod engine;
 pub mod error;
+pub mod fleet;
+pub mod guard;
 pub mod op;
 pub mod pattern;
 pub mod payload;

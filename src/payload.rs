@@ -64,7 +64,7 @@ pub struct Mismatch {
     pub what: String,
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a bijection that spreads each input bit over all others.
+/// The finaliser of `SplitMix64` (Steele, Lea, Flood 2014): a bijection that spreads each input bit over all others.
 #[must_use]
 pub const fn mix(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -86,7 +86,7 @@ struct Identity {
 
 impl Identity {
     const fn mask(self) -> u64 {
-        hash(self.key, self.sector, 0x5354_414d_50)
+        hash(self.key, self.sector, 0x0053_5441_4d50)
     }
 
     const fn stamp(self) -> u64 {

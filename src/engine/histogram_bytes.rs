@@ -1,4 +1,4 @@
-//! Histograms in the HdrHistogram V2 format, so that reports can cross a pipe.
+//! Histograms in the `HdrHistogram` V2 format, so that reports can cross a pipe.
 
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer as V2Deserializer, Serializer as _, V2Serializer};

@@ -570,10 +570,12 @@ impl Workload {
         }
         let mut names: Vec<&str> = phases.iter().map(|phase| phase.name.as_str()).collect();
         names.sort_unstable();
-        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        if let Some([twice, _]) = names
+            .array_windows()
+            .find(|[first, second]| first == second)
+        {
             return Err(Error::usage(format!(
-                "{place}: two phases are named '{}'",
-                pair[0]
+                "{place}: two phases are named '{twice}'"
             )));
         }
         Ok(Self {

@@ -50,7 +50,7 @@ pub const PROTOCOL: Protocol = Protocol {
         connections: 0,
     },
     control: |login| Model::read(&login.spec).map(|model| Control::Volatile(Box::new(model))),
-    connect: |login, attach| Sim::new(Model::read(&login.spec)?, login, attach),
+    connect: |login, attach| Ok(Box::new(Sim::new(Model::read(&login.spec)?, login, attach))),
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -180,13 +180,13 @@ struct Sim {
 }
 
 impl Sim {
-    fn new(model: Model, login: &Login, attach: &Attach) -> Result<Box<dyn Session>> {
+    fn new(model: Model, login: &Login, attach: &Attach) -> Self {
         let clock = if model.virtual_clock {
             Clock::Virtual(Rc::new(Cell::new(1_000_000_000)))
         } else {
             Clock::Monotonic
         };
-        Ok(Box::new(Self {
+        Self {
             pipe_free_ns: 0.0,
             pending: BinaryHeap::with_capacity(usize::from(attach.iodepth) + 1),
             operations: 0,
@@ -194,7 +194,7 @@ impl Sim {
             io_timeout_ns: login.io_timeout_ms * 1_000_000,
             clock,
             model,
-        }))
+        }
     }
 
     /// When an operation that starts now ends, and how many bytes it moves.

@@ -1,0 +1,57 @@
+//! A worker in a thread of this process.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Sender, channel};
+
+use crate::engine::{self, Job, Live, Report};
+use crate::error::{Error, Phase, Result};
+use crate::fleet::{Event, Member, Post};
+use crate::target::{Login, Protocol};
+
+/// The running thread, by its start signal. A thread that hangs in a system call can't be ended, so it is
+/// left behind; it ends with the process.
+pub(super) struct Thread {
+    start: Sender<u64>,
+}
+
+impl Thread {
+    pub(super) fn start(
+        protocol: &'static Protocol,
+        login: &Login,
+        job: Job,
+        live: Arc<Live>,
+        stop: Arc<AtomicBool>,
+        post: Post,
+    ) -> Result<Self> {
+        let (start, wait) = channel();
+        let login = login.clone();
+        let body = move || {
+            let report = match (protocol.connect)(&login, &job.attach) {
+                Ok(session) => engine::run(session, &job, &live, &stop, || {
+                    post.send(Event::Ready);
+                    wait.recv().ok()
+                }),
+                Err(error) => Report {
+                    error: Some(error),
+                    ..Report::default()
+                },
+            };
+            post.send(Event::Report(Box::new(report)));
+        };
+        std::thread::Builder::new()
+            .name("lane".into())
+            .spawn(body)
+            .map_err(|error| Error::io(Phase::Prepare, &error, "start a worker thread"))?;
+        Ok(Self { start })
+    }
+}
+
+impl Member for Thread {
+    fn go(&mut self, start_ns: u64) {
+        // A thread that is gone has posted its report already.
+        let _ = self.start.send(start_ns);
+    }
+
+    fn kill(&mut self) {}
+}

@@ -1,0 +1,309 @@
+//! The only code that creates, overwrites or removes anything a user could see.
+//!
+//! Read first: [`Site`] is a place on a target that a run may use. Entering one either makes a directory of ours with a
+//! manifest in it (`files`), or examines a device and refuses unless it is blank or ours (`device`), or takes
+//! memory. Leaving removes what was made. Nothing without our manifest is ever opened for writing or removed.
+//!
+//! Must not know: workloads, engines, protocols.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::payload::{Content, Fill};
+use crate::target::{Control, Facts};
+
+pub mod device;
+pub mod files;
+
+/// What identifies our things: the content of a manifest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Always [`MAGIC`].
+    pub nasgauge: String,
+    /// The run that made it.
+    pub run_id: String,
+    /// When, UTC, RFC 3339.
+    pub created_utc: String,
+    /// What the blocks hold.
+    pub content: Content,
+    /// Bytes of test data: planned in the first manifest, laid in the second.
+    pub size: u64,
+}
+
+/// What stands in every manifest.
+pub const MAGIC: &str = "nasgauge test data; safe to remove with 'nasgauge clean'";
+
+/// What a run wants of a target.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// The run.
+    pub run_id: String,
+    /// Now, UTC, RFC 3339.
+    pub created_utc: String,
+    /// What blocks will hold.
+    pub content: Content,
+    /// Bytes of test data.
+    pub size: u64,
+    /// Whether anything will be written beyond the laying.
+    pub writes: bool,
+    /// Bytes that the run may write in all, where known: for the space check.
+    pub write_bytes: Option<u64>,
+    /// A file of the user's to read instead.
+    pub read_existing: Option<String>,
+    /// Serial number of the device whose content may be destroyed.
+    pub destroy: Option<String>,
+    /// Leave the test data for the next run.
+    pub keep: bool,
+}
+
+/// Where a session finds its data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    /// The file or mapping; empty for a device.
+    pub name: String,
+    /// First byte that may be used.
+    pub base: u64,
+    /// What its blocks hold.
+    pub content: Content,
+    /// The test data is there already: a prepared file, or the user's own.
+    pub laid: bool,
+    /// It belongs to the user and is only read.
+    pub foreign: bool,
+}
+
+/// A place that a run may use.
+pub struct Site {
+    control: Control,
+    claim: Claim,
+    object: Object,
+    kind: Kind,
+    /// Sentences about what was decided, for the user.
+    pub notes: Vec<String>,
+}
+
+enum Kind {
+    Directory(files::Directory),
+    Device(device::Extent),
+    Nothing,
+}
+
+impl Site {
+    /// Inspects the target and refuses what could do harm. Nothing is written yet.
+    pub fn examine(mut control: Control, claim: Claim) -> Result<Self> {
+        let mut notes = Vec::new();
+        let (kind, object) = match &mut control {
+            Control::Files(files) => {
+                let (directory, object) = files::examine(files.as_mut(), &claim, &mut notes)?;
+                (Kind::Directory(directory), object)
+            }
+            Control::Device(device) => {
+                let (extent, object) = device::examine(device.as_mut(), &claim, &mut notes)?;
+                (Kind::Device(extent), object)
+            }
+            Control::Volatile(volatile) => {
+                if claim.read_existing.is_some() {
+                    return Err(Error::usage(
+                        "--read-existing needs a target that holds data",
+                    ));
+                }
+                let name = volatile.provide(claim.size)?;
+                let object = Object {
+                    name,
+                    base: 0,
+                    content: claim.content.clone(),
+                    laid: false,
+                    foreign: false,
+                };
+                (Kind::Nothing, object)
+            }
+        };
+        Ok(Self {
+            control,
+            claim,
+            object,
+            kind,
+            notes,
+        })
+    }
+
+    /// Makes the directory and the empty file, or writes the device's manifest.
+    pub fn enter(&mut self) -> Result<()> {
+        match (&mut self.control, &mut self.kind) {
+            (Control::Files(files), Kind::Directory(directory)) => {
+                directory.enter(files.as_mut(), &self.claim, &mut self.object)
+            }
+            (Control::Device(device), Kind::Device(extent)) => {
+                extent.enter(device.as_mut(), &self.claim, &self.object)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Where sessions find the data.
+    #[must_use]
+    pub const fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// Notes that all test data is there: a later run may use it.
+    pub fn laid(&mut self) -> Result<()> {
+        self.object.laid = true;
+        match (&mut self.control, &mut self.kind) {
+            (Control::Files(files), Kind::Directory(directory)) => {
+                directory.laid(files.as_mut(), &self.claim)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes how far anything was written, in bytes from the object's base.
+    pub fn written_to(&mut self, high_water: u64) {
+        if let Kind::Device(extent) = &mut self.kind {
+            extent.high_water = extent.high_water.max(high_water);
+        }
+    }
+
+    /// Bytes of the test file as the target has them; None where that means nothing.
+    pub fn stored_size(&mut self) -> Result<Option<u64>> {
+        match &mut self.control {
+            Control::Files(files) => files.size(&self.object.name).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Bytes of the test file that were never written; None where the target can't tell.
+    pub fn unwritten(&mut self) -> Result<Option<u64>> {
+        match &mut self.control {
+            Control::Files(files) => files.unwritten(&self.object.name),
+            _ => Ok(None),
+        }
+    }
+
+    /// Forgets what this computer caches of the file, where it can.
+    pub fn drop_cache(&mut self) -> Result<()> {
+        match &mut self.control {
+            Control::Files(files) => files.drop_cache(&self.object.name),
+            _ => Ok(()),
+        }
+    }
+
+    /// The alignment that direct I/O needs, where known.
+    pub fn direct_alignment(&mut self) -> Result<Option<u64>> {
+        match &mut self.control {
+            Control::Files(files) => files.direct_alignment(&self.object.name),
+            Control::Device(device) => device
+                .identity()
+                .map(|identity| Some(u64::from(identity.block))),
+            Control::Volatile(_) => Ok(None),
+        }
+    }
+
+    /// What the target says of itself.
+    pub fn facts(&mut self) -> Result<Facts> {
+        match &mut self.control {
+            Control::Files(files) => files.facts(),
+            Control::Device(device) => device.facts(),
+            Control::Volatile(volatile) => volatile.facts(),
+        }
+    }
+
+    /// Removes everything of ours, or leaves the test data when it is to be kept. A sentence when something stays.
+    pub fn leave(&mut self) -> Result<Option<String>> {
+        match (&mut self.control, &mut self.kind) {
+            (Control::Files(files), Kind::Directory(directory)) => {
+                directory.leave(files.as_mut(), &self.claim)
+            }
+            (Control::Device(device), Kind::Device(extent)) => {
+                extent.leave(device.as_mut(), &self.claim)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// One thing of ours that an earlier run left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leftover {
+    /// Directory name, or "device".
+    pub name: String,
+    /// Its manifest.
+    pub manifest: Manifest,
+}
+
+/// What earlier runs left on a target.
+pub fn leftovers(control: &mut Control) -> Result<Vec<Leftover>> {
+    match control {
+        Control::Files(files) => files::leftovers(files.as_mut()),
+        Control::Device(device) => device::leftovers(device.as_mut()),
+        Control::Volatile(_) => Ok(Vec::new()),
+    }
+}
+
+/// Removes one leftover.
+pub fn clean(control: &mut Control, leftover: &Leftover) -> Result<()> {
+    match control {
+        Control::Files(files) => files::clean(files.as_mut(), &leftover.name),
+        Control::Device(device) => device::clean(device.as_mut(), &leftover.manifest),
+        Control::Volatile(_) => Ok(()),
+    }
+}
+
+impl Manifest {
+    fn of(claim: &Claim, content: &Content, size: u64) -> Self {
+        Self {
+            nasgauge: MAGIC.into(),
+            run_id: claim.run_id.clone(),
+            created_utc: claim.created_utc.clone(),
+            content: content.clone(),
+            size,
+        }
+    }
+
+    /// The manifest in these bytes, if it is one.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let end = bytes
+            .iter()
+            .position(|byte| *byte == 0)
+            .unwrap_or(bytes.len());
+        serde_json::from_slice::<Self>(&bytes[..end])
+            .ok()
+            .filter(|manifest| manifest.nasgauge == MAGIC)
+    }
+
+    fn bytes(&self) -> Result<Vec<u8>> {
+        serde_json::to_vec(self)
+            .map_err(|error| Error::safety(format!("a manifest does not serialise: {error}")))
+    }
+}
+
+/// Content that suits a claim: the same kind of bytes, whatever its key.
+fn same_kind(one: &Content, other: &Content) -> bool {
+    let kind = |content: &Content| {
+        (
+            content.fill == Fill::Zero,
+            content.compress_percent,
+            content.dedupe_percent,
+        )
+    };
+    kind(one) == kind(other)
+}
+
+#[cfg(test)]
+pub(crate) fn test_claim() -> Claim {
+    Claim {
+        run_id: "20261130-120000-test".into(),
+        created_utc: "2026-11-30T12:00:00Z".into(),
+        content: Content {
+            key: 5,
+            fill: Fill::Incompressible,
+            compress_percent: 0,
+            dedupe_percent: 0,
+        },
+        size: 1 << 20,
+        writes: true,
+        write_bytes: None,
+        read_existing: None,
+        destroy: None,
+        keep: false,
+    }
+}
