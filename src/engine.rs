@@ -99,7 +99,7 @@ pub struct Report {
     pub high_water: u64,
     /// CPU time of the worker in the measured time.
     pub cpu_ns: u64,
-    /// Requests on the wire in the whole phase, where known.
+    /// Requests on the wire in the measured time, where known.
     pub wire_ops: Option<u64>,
     /// What the peers agreed on.
     pub negotiated: String,

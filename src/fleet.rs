@@ -43,7 +43,6 @@ pub struct Fleet {
     members: Vec<Box<dyn Member>>,
     events: Receiver<(usize, Event)>,
     live: Vec<Arc<Live>>,
-    stop: Arc<AtomicBool>,
 }
 
 /// Time between "all are ready" and the common start: enough for a message to reach each worker.
@@ -62,7 +61,6 @@ impl Fleet {
             members: Vec::new(),
             events,
             live: Vec::new(),
-            stop: Arc::clone(stop),
         };
         let apart = (protocol.caps)(&login.spec).threads == Threads::PerProcess;
         for (index, job) in jobs.into_iter().enumerate() {
@@ -96,11 +94,11 @@ impl Fleet {
     }
 
     /// Waits until every worker is ready. A worker that failed meanwhile ends the wait with its error.
-    pub fn ready(&self, patience: Duration) -> Result<()> {
+    pub fn ready(&self, patience: Duration, interrupted: &AtomicBool) -> Result<()> {
         let deadline = Instant::now() + patience;
         let mut waiting = self.members.len();
         while waiting > 0 {
-            if self.stop.load(Relaxed) {
+            if interrupted.load(Relaxed) {
                 return Err(Error::new(
                     Phase::Connect,
                     Kind::Interrupted,

@@ -198,6 +198,12 @@ impl Site {
         }
     }
 
+    /// Whether every operation must be aligned, direct or not: a device has blocks.
+    #[must_use]
+    pub const fn always_aligned(&self) -> bool {
+        matches!(self.control, Control::Device(_))
+    }
+
     /// What the target says of itself.
     pub fn facts(&mut self) -> Result<Facts> {
         match &mut self.control {

@@ -1,6 +1,8 @@
 //! nasgauge tells the truth about storage over a network: the same workload on a RAM disk, files, NFS, SMB and
 //! iSCSI, with honest statistics. Modules stand on floors and use lower ones only; `tests/architecture.rs` holds the table.
 
+pub mod catalogue;
+pub mod cli;
 pub mod clock;
 pub mod engine;
 pub mod error;
@@ -9,7 +11,10 @@ pub mod guard;
 pub mod op;
 pub mod pattern;
 pub mod payload;
+pub mod probe;
 pub mod record;
+pub mod report;
+pub mod run;
 pub mod slots;
 pub mod spec;
 pub mod stats;

@@ -89,6 +89,7 @@ struct Worker<'a> {
     measuring: bool,
     ending: bool,
     cpu_start: u64,
+    wire_start: u64,
     result: Report,
 }
 
@@ -147,6 +148,7 @@ impl<'a> Worker<'a> {
             measuring: false,
             ending: false,
             cpu_start: 0,
+            wire_start: 0,
             result: Report::default(),
         }
     }
@@ -304,6 +306,7 @@ impl<'a> Worker<'a> {
             self.result.started_ns = now;
             self.result.ended_ns = now;
             self.cpu_start = thread_cpu_ns();
+            self.wire_start = self.session.wire_ops().unwrap_or(0);
         }
         self.free.push(completion.slot);
         if self.job.phase.verify && step.direction == Direction::Read {
@@ -362,7 +365,7 @@ impl<'a> Worker<'a> {
         if error.is_some() {
             self.result.cpu_ns = thread_cpu_ns().saturating_sub(self.cpu_start);
         }
-        self.result.wire_ops = self.session.wire_ops();
+        self.result.wire_ops = self.session.wire_ops().map(|all| all - self.wire_start);
         self.result.negotiated = self.session.negotiated();
         self.result.error = error;
         std::mem::take(&mut self.result)

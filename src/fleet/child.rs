@@ -192,6 +192,23 @@ impl Member for Child {
     }
 }
 
+/// The child's way to its parent. Not standard output: libraries print there, so that goes to standard error.
+pub(super) type Voice = Mutex<std::fs::File>;
+
+fn take_voice() -> std::io::Result<Voice> {
+    let voice = rustix::io::fcntl_dupfd_cloexec(stdout(), 3)?;
+    rustix::stdio::dup2_stdout(std::io::stderr())?;
+    Ok(Mutex::new(voice.into()))
+}
+
+/// Says one message to the parent.
+pub(super) fn say(voice: &Voice, message: &impl serde::Serialize) -> Result<()> {
+    send(
+        &mut *voice.lock().unwrap_or_else(PoisonError::into_inner),
+        message,
+    )
+}
+
 /// The child's side: serves one errand from standard input and ends.
 pub fn serve() -> Result<()> {
     // The kernel ends this process when its parent is gone, however that ended.
@@ -203,15 +220,22 @@ pub fn serve() -> Result<()> {
             "tie a worker process to its parent",
         )
     })?;
+    let voice = take_voice()
+        .map_err(|error| Error::io(Phase::Prepare, &error, "set up a worker process's pipes"))?;
     let mut input = BufReader::new(stdin());
     match receive::<Errand>(&mut input)? {
-        Some(Errand::Files { login }) => files::serve(&login, &mut input),
-        Some(Errand::Work { login, job }) => work(&login, &job, input),
+        Some(Errand::Files { login }) => files::serve(&login, &mut input, &voice),
+        Some(Errand::Work { login, job }) => work(&login, &job, input, &Arc::new(voice)),
         None => Ok(()),
     }
 }
 
-fn work(login: &Login, job: &Job, input: BufReader<std::io::Stdin>) -> Result<()> {
+fn work(
+    login: &Login,
+    job: &Job,
+    input: BufReader<std::io::Stdin>,
+    voice: &Arc<Voice>,
+) -> Result<()> {
     let protocol = target::find(&login.spec)?;
     let live = Arc::new(Live::default());
     let stop = Arc::new(AtomicBool::new(false));
@@ -224,11 +248,12 @@ fn work(login: &Login, job: &Job, input: BufReader<std::io::Stdin>) -> Result<()
     let report = match (protocol.connect)(login, &job.attach) {
         Ok(session) => {
             let teller = spawn("live", {
-                let (live, ended) = (Arc::clone(&live), Arc::clone(&ended));
-                move || tell(&live, &ended)
+                let (live, ended, voice) =
+                    (Arc::clone(&live), Arc::clone(&ended), Arc::clone(voice));
+                move || tell(&live, &ended, &voice)
             });
             let report = engine::run(session, job, &live, &stop, || {
-                send(&mut stdout().lock(), &Word::Ready).ok()?;
+                say(voice, &Word::Ready).ok()?;
                 wait.recv().ok()
             });
             ended.store(true, Relaxed);
@@ -240,7 +265,7 @@ fn work(login: &Login, job: &Job, input: BufReader<std::io::Stdin>) -> Result<()
             ..Report::default()
         },
     };
-    send(&mut stdout().lock(), &Word::Report(Box::new(report)))
+    say(voice, &Word::Report(Box::new(report)))
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<std::thread::JoinHandle<()>> {
@@ -264,10 +289,10 @@ fn follow(mut input: BufReader<std::io::Stdin>, start: &Sender<u64>, stop: &Atom
 }
 
 /// Tells the counters until the work has ended.
-fn tell(live: &Live, ended: &AtomicBool) {
+fn tell(live: &Live, ended: &AtomicBool, voice: &Voice) {
     while !ended.load(Relaxed) {
         std::thread::sleep(LIVE_PERIOD);
-        if ended.load(Relaxed) || send(&mut stdout().lock(), &Word::Live(live.read())).is_err() {
+        if ended.load(Relaxed) || say(voice, &Word::Live(live.read())).is_err() {
             return;
         }
     }

@@ -1,11 +1,11 @@
 //! The control side of a target in a child process: each method of [`Files`] a call over a pipe, bounded in time.
 
-use std::io::{BufRead, stdout};
+use std::io::BufRead;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use crate::error::{Error, Kind, Phase, Result};
-use crate::fleet::child::Spawned;
+use crate::fleet::child::{Spawned, Voice, say};
 use crate::fleet::wire::{Answer, Call, Errand, receive, send};
 use crate::target::{self, Control, Entry, Facts, Files, Login};
 
@@ -142,7 +142,7 @@ impl Files for Remote {
 }
 
 /// The child's side: answers calls until the parent closes the pipe.
-pub(super) fn serve(login: &Login, input: &mut impl BufRead) -> Result<()> {
+pub(super) fn serve(login: &Login, input: &mut impl BufRead, voice: &Voice) -> Result<()> {
     let opened = target::find(&login.spec).and_then(|protocol| (protocol.control)(login));
     let mut files = match opened {
         Ok(Control::Files(files)) => files,
@@ -152,14 +152,14 @@ pub(super) fn serve(login: &Login, input: &mut impl BufRead) -> Result<()> {
                 Kind::Unsupported,
                 "this target has no directory",
             );
-            return send(&mut stdout().lock(), &Answer::Failed(error));
+            return say(voice, &Answer::Failed(error));
         }
-        Err(error) => return send(&mut stdout().lock(), &Answer::Failed(error)),
+        Err(error) => return say(voice, &Answer::Failed(error)),
     };
-    send(&mut stdout().lock(), &Answer::Done)?;
+    say(voice, &Answer::Done)?;
     while let Some(call) = receive::<Call>(input)? {
         let answer = perform(files.as_mut(), call).unwrap_or_else(Answer::Failed);
-        send(&mut stdout().lock(), &answer)?;
+        say(voice, &answer)?;
     }
     Ok(())
 }

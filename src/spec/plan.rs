@@ -227,7 +227,8 @@ impl Plan {
         )
     }
 
-    fn phases(&self) -> impl Iterator<Item = &Phase> {
+    /// All phases of all workloads.
+    pub fn phases(&self) -> impl Iterator<Item = &Phase> {
         self.workloads.iter().flat_map(|workload| &workload.phases)
     }
 

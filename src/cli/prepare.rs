@@ -1,0 +1,63 @@
+//! `nasgauge prepare`: lays a test file once, so that later runs need not.
+
+use clap::Args;
+
+use super::{Global, run};
+use crate::error::Result;
+use crate::spec::plan::{PLAN_VERSION, Plan};
+use crate::spec::workload::{PhaseFile, Rw, Workload};
+use crate::units::{Bytes, Nanos, SECOND};
+
+/// Arguments of `prepare`.
+#[derive(Debug, Args)]
+pub(super) struct PrepareArgs {
+    /// A path or a URI
+    target: String,
+    /// Bytes to lay
+    #[arg(long, value_name = "SIZE")]
+    size: Bytes,
+    /// Accepted for the habit of it: prepared files always stay, 'nasgauge clean URI' removes them
+    #[arg(long, hide = true)]
+    keep: bool,
+    /// Allow writing over the content of the device with this serial number
+    #[arg(long, value_name = "SERIAL")]
+    destroy: Option<String>,
+}
+
+/// The command: a run that keeps its file and reads a little of it back, verified.
+pub(super) fn main(args: &PrepareArgs, global: &Global) -> Result<u8> {
+    let _ = args.keep;
+    let sample = PhaseFile {
+        rw: Some(Rw::RandRead),
+        bs: Some(Bytes(args.size.0.min(64 << 10))),
+        size: Some(args.size),
+        bytes: Some(Bytes(args.size.0.min(16 << 20))),
+        verify: Some(true),
+        ..PhaseFile::default()
+    };
+    let phase = sample.resolve("prepare")?;
+    let plan = Plan {
+        schema_version: PLAN_VERSION,
+        nasgauge_version: env!("CARGO_PKG_VERSION").into(),
+        name: "prepare".into(),
+        targets: vec![args.target.clone()],
+        repeats: 1,
+        interval: Nanos(SECOND),
+        connect_timeout: Nanos(10 * SECOND),
+        io_timeout: Nanos(60 * SECOND),
+        seed: 1,
+        keep: true,
+        read_existing: None,
+        server_ram: None,
+        max_write: None,
+        destroy: args.destroy.clone(),
+        embedded: false,
+        workloads: vec![Workload {
+            name: "prepare".into(),
+            description: "a verified sample of the file laid".into(),
+            repeats: 1,
+            phases: vec![phase],
+        }],
+    };
+    run::conduct(&plan, None, global)
+}

@@ -1,0 +1,6 @@
+//! Records as bytes: CSV for machines, tables for people, JSON for both.
+//!
+//! Pure but for the writers it is given. Sees only data; must not know how anything was measured.
+
+pub mod csv;
+pub mod table;

@@ -1,0 +1,311 @@
+//! The CSV files: RFC 4180, `.` decimals, one fixed header each, unknown = empty. results/README.md explains columns.
+
+use crate::record::{Interval, LatencySummary, Row, SCHEMA_VERSION};
+use crate::stats::mean_of;
+
+/// Columns of summary.csv.
+pub const SUMMARY: &[&str] = &[
+    "schema_version",
+    "run_id",
+    "started_utc",
+    "stage",
+    "target",
+    "protocol",
+    "engine",
+    "workload",
+    "direction",
+    "pattern",
+    "block_size_bytes",
+    "iodepth",
+    "lanes",
+    "connections",
+    "size_bytes",
+    "repeat",
+    "bytes",
+    "seconds",
+    "throughput_bytes_per_s",
+    "iops",
+    "latency_us_mean",
+    "latency_us_p50",
+    "latency_us_p90",
+    "latency_us_p99",
+    "latency_us_p999",
+    "latency_us_max",
+    "flush_seconds",
+    "durable_bytes_per_s",
+    "ops",
+    "wire_ops",
+    "errors",
+    "payload",
+    "cache_state",
+    "durability",
+    "generator_bytes_per_s",
+    "burst_bytes_per_s",
+    "bytes_to_cliff",
+    "sustained_bytes_per_s",
+    "client_cpu_s_per_gb",
+    "busiest_core_percent",
+    "network_bytes",
+    "device_bytes",
+    "retransmits",
+    "negotiated",
+    "status",
+    "flags",
+];
+
+/// Columns of intervals.csv.
+pub const INTERVALS: &[&str] = &[
+    "schema_version",
+    "run_id",
+    "stage",
+    "target",
+    "workload",
+    "direction",
+    "repeat",
+    "from_seconds",
+    "to_seconds",
+    "ops",
+    "bytes",
+    "throughput_bytes_per_s",
+    "iops",
+    "latency_us_mean",
+    "latency_us_max",
+];
+
+/// Columns of latency.csv: one line for each filled bucket of each row's histogram.
+pub const LATENCY: &[&str] = &[
+    "schema_version",
+    "run_id",
+    "stage",
+    "target",
+    "workload",
+    "direction",
+    "repeat",
+    "latency_ns_low",
+    "latency_ns_high",
+    "count",
+];
+
+/// Columns of aggregate.csv: one line for each cell and metric.
+pub const AGGREGATE: &[&str] = &[
+    "schema_version",
+    "run_id",
+    "stage",
+    "target",
+    "protocol",
+    "engine",
+    "workload",
+    "direction",
+    "metric",
+    "n",
+    "mean",
+    "ci95_low",
+    "ci95_high",
+];
+
+fn whole<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+fn decimal(value: Option<f64>, places: usize) -> String {
+    value
+        .filter(|value| value.is_finite())
+        .map_or_else(String::new, |value| format!("{value:.places$}"))
+}
+
+fn micros(nanos: Option<f64>) -> String {
+    decimal(nanos.map(|nanos| nanos / 1e3), 3)
+}
+
+/// One line of summary.csv, in the order of [`SUMMARY`].
+#[must_use]
+pub fn summary(row: &Row) -> Vec<String> {
+    let LatencySummary {
+        mean,
+        p50,
+        p90,
+        p99,
+        p999,
+        max,
+    } = row.latency_ns;
+    let point = |nanos: Option<u64>| micros(nanos.map(|nanos| nanos as f64));
+    let flags: Vec<&str> = row.flags.iter().map(|flag| flag.key()).collect();
+    let unknown = String::new;
+    vec![
+        SCHEMA_VERSION.to_string(),
+        row.run_id.clone(),
+        row.started_utc.clone(),
+        row.stage.clone(),
+        row.target.clone(),
+        row.protocol.clone(),
+        row.engine.clone(),
+        row.workload.clone(),
+        row.direction.clone(),
+        row.pattern.clone(),
+        whole(row.block_size_bytes),
+        row.iodepth.to_string(),
+        row.lanes.to_string(),
+        whole(row.connections),
+        row.size_bytes.to_string(),
+        row.repeat.to_string(),
+        row.bytes.to_string(),
+        decimal(row.seconds, 9),
+        decimal(row.throughput().map(|rate| rate.0), 1),
+        decimal(row.iops(), 2),
+        micros(mean),
+        point(p50),
+        point(p90),
+        point(p99),
+        point(p999),
+        point(max),
+        decimal(row.flush_seconds, 9),
+        decimal(row.durable().map(|rate| rate.0), 1),
+        row.ops.to_string(),
+        whole(row.wire_ops),
+        row.errors.to_string(),
+        row.payload.clone(),
+        whole(row.cache_state.clone()),
+        whole(row.durability.clone()),
+        decimal(row.generator_bytes_per_s, 0),
+        unknown(),
+        unknown(),
+        unknown(),
+        decimal(row.client_cpu_s_per_gb(), 4),
+        decimal(row.busiest_core_percent, 1),
+        unknown(),
+        whole(row.device_bytes),
+        unknown(),
+        row.negotiated.clone(),
+        row.status.key().to_owned(),
+        flags.join(";"),
+    ]
+}
+
+/// What identifies a row in the files beside summary.csv.
+fn place(row: &Row) -> Vec<String> {
+    vec![
+        SCHEMA_VERSION.to_string(),
+        row.run_id.clone(),
+        row.stage.clone(),
+        row.target.clone(),
+        row.workload.clone(),
+        row.direction.clone(),
+        row.repeat.to_string(),
+    ]
+}
+
+/// One line of intervals.csv. `row` gives its place only.
+#[must_use]
+pub fn interval(row: &Row, interval: &Interval) -> Vec<String> {
+    let span = interval.to.0.saturating_sub(interval.from.0) as f64 / 1e9;
+    let per_second = |count: u64| (span > 0.0).then(|| count as f64 / span);
+    let mut line = place(row);
+    line.extend([
+        decimal(Some(interval.from.seconds()), 6),
+        decimal(Some(interval.to.seconds()), 6),
+        interval.ops.to_string(),
+        interval.bytes.to_string(),
+        decimal(per_second(interval.bytes), 1),
+        decimal(per_second(interval.ops), 2),
+        micros(interval.latency_mean_ns),
+        micros(interval.latency_max_ns.map(|nanos| nanos as f64)),
+    ]);
+    line
+}
+
+/// The lines of latency.csv for one row.
+pub fn latency(row: &Row) -> impl Iterator<Item = Vec<String>> + '_ {
+    row.latency.iter_recorded().map(|bucket| {
+        let value = bucket.value_iterated_to();
+        let mut line = place(row);
+        line.extend([
+            row.latency.lowest_equivalent(value).to_string(),
+            row.latency.highest_equivalent(value).to_string(),
+            bucket.count_at_value().to_string(),
+        ]);
+        line
+    })
+}
+
+/// All lines of aggregate.csv: mean and 95 % interval of each cell over its repeats that are ok.
+#[must_use]
+pub fn aggregates(rows: &[Row]) -> Vec<Vec<String>> {
+    let mut lines = Vec::new();
+    let same = |one: &Row, other: &Row| {
+        (&one.stage, &one.target, &one.workload, &one.direction)
+            == (
+                &other.stage,
+                &other.target,
+                &other.workload,
+                &other.direction,
+            )
+    };
+    for (index, first) in rows.iter().enumerate() {
+        if rows[..index].iter().any(|earlier| same(earlier, first)) {
+            continue;
+        }
+        let cell: Vec<&Row> = rows.iter().filter(|row| same(row, first)).collect();
+        let good = cell
+            .iter()
+            .filter(|row| row.status == crate::record::Status::Ok);
+        let metrics: [(&str, Vec<f64>, usize); 4] = [
+            (
+                "throughput_bytes_per_s",
+                good.clone()
+                    .filter_map(|row| row.throughput().map(|r| r.0))
+                    .collect(),
+                1,
+            ),
+            (
+                "durable_bytes_per_s",
+                good.clone()
+                    .filter_map(|row| row.durable().map(|r| r.0))
+                    .collect(),
+                1,
+            ),
+            (
+                "iops",
+                good.clone().filter_map(|row| row.iops()).collect(),
+                2,
+            ),
+            (
+                "latency_us_mean",
+                good.filter_map(|row| row.latency_ns.mean.map(|ns| ns / 1e3))
+                    .collect(),
+                3,
+            ),
+        ];
+        for (metric, samples, places) in metrics {
+            let Some(mean) = mean_of(&samples) else {
+                continue;
+            };
+            lines.push(vec![
+                SCHEMA_VERSION.to_string(),
+                first.run_id.clone(),
+                first.stage.clone(),
+                first.target.clone(),
+                first.protocol.clone(),
+                first.engine.clone(),
+                first.workload.clone(),
+                first.direction.clone(),
+                metric.to_owned(),
+                mean.n.to_string(),
+                decimal(Some(mean.mean), places),
+                decimal(mean.interval.map(|interval| interval.0), places),
+                decimal(mean.interval.map(|interval| interval.1), places),
+            ]);
+        }
+    }
+    lines
+}
+
+/// A line as RFC 4180 bytes.
+#[must_use]
+pub fn line<S: AsRef<[u8]>>(fields: &[S]) -> Vec<u8> {
+    let mut writer = ::csv::WriterBuilder::new()
+        .terminator(::csv::Terminator::CRLF)
+        .from_writer(Vec::new());
+    // Writing to a Vec can't fail.
+    let _ = writer.write_record(fields);
+    writer.into_inner().unwrap_or_default()
+}

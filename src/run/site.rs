@@ -1,0 +1,357 @@
+//! The targets of a run: opened, examined, prepared, left.
+
+use std::net::ToSocketAddrs;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::engine::Job;
+use crate::error::{Error, Kind, Phase, Result};
+use crate::fleet;
+use crate::guard::{Claim, Object, Site};
+use crate::op::Durability;
+use crate::run::{Identity, Settings, StepView, Watch, cell, split_phase};
+use crate::spec::plan::{Cell, Plan};
+use crate::spec::uri::TargetSpec;
+use crate::spec::workload::PhaseFile;
+use crate::target::{self, Attach, Caps, Facts, Login, Protocol, Secret};
+use crate::units::Bytes;
+
+/// Block of the laying, in bytes.
+const LAY_BLOCK: u64 = 1 << 20;
+/// Operations under way while laying, where one session can.
+const LAY_DEPTH: u16 = 4;
+
+/// One target of a run.
+pub(super) struct Place {
+    pub(super) protocol: &'static Protocol,
+    pub(super) login: Login,
+    pub(super) caps: Caps,
+    /// None when it could not be opened; then `broken` says why.
+    site: Option<Site>,
+    broken: Option<Error>,
+    loopback: Option<bool>,
+}
+
+/// Opens and examines every target. Usage errors and refusals end it; a server that can't be reached only breaks
+/// its own place, so that the others are still measured.
+pub(super) fn open_all(
+    plan: &Plan,
+    run: &Identity,
+    settings: &mut Settings<'_>,
+    watch: &mut dyn Watch,
+) -> Result<Vec<Place>> {
+    let mut specs = Vec::new();
+    for text in &plan.targets {
+        let spec = TargetSpec::parse(text)?;
+        let protocol = target::check(&spec)?;
+        preflight(plan, &(protocol.caps)(&spec)).map_err(|error| error.at(text))?;
+        specs.push((spec, protocol));
+    }
+    let mut places = Vec::new();
+    for (index, (spec, protocol)) in specs.into_iter().enumerate() {
+        let secret = if spec.user.is_some() {
+            (settings.secrets)(&spec)?
+        } else {
+            Secret::default()
+        };
+        let mut place = Place::new(plan, spec, protocol, secret);
+        match place.examine(plan, index, run) {
+            Ok(notes) => notes
+                .iter()
+                .for_each(|note| watch.note(&format!("{}: {note}", place.uri()))),
+            Err(error) if error.before_anything() => return Err(error.at(place.uri())),
+            Err(error) => place.break_with(error, watch),
+        }
+        places.push(place);
+    }
+    Ok(places)
+}
+
+/// Removes what was made everywhere; a sentence for each thing that stays against our will.
+pub(super) fn leave_all(places: &mut [Place], watch: &mut dyn Watch) -> Vec<String> {
+    let mut stuck = Vec::new();
+    for place in places {
+        let uri = place.login.spec.uri.clone();
+        let Some(site) = &mut place.site else {
+            continue;
+        };
+        match site.leave() {
+            Ok(Some(kept)) => watch.note(&format!("{uri}: {kept}")),
+            Ok(None) => {}
+            Err(error) => stuck.push(error.at(&uri).to_string()),
+        }
+    }
+    stuck
+}
+
+/// What a plan asks of a target that it can't do, before it is opened.
+fn preflight(plan: &Plan, caps: &Caps) -> Result<()> {
+    let mut kinds: Vec<_> = plan.phases().map(|phase| phase.content(0)).collect();
+    kinds.dedup();
+    if kinds.len() > 1 && plan.phases().any(|phase| phase.verify) {
+        return Err(Error::usage(
+            "phases with different payloads share one test file, which can't be verified; give them a run each",
+        ));
+    }
+    for cell in plan
+        .cells()
+        .iter()
+        .filter(|cell| cell.target == 0 && cell.repeat == 1)
+    {
+        let (phase, lanes) = split_phase(plan, *cell, caps);
+        let name = plan.cell_name(*cell);
+        if phase.verify && !caps.stores {
+            return Err(Error::usage(format!(
+                "workload {name} verifies, but this target stores no data"
+            )));
+        }
+        if phase.verify && plan.read_existing.is_some() {
+            return Err(Error::usage(format!(
+                "workload {name} can't verify a file that nasgauge did not write"
+            )));
+        }
+        if phase.durability == Durability::Sync && phase.rw.writes() && !caps.sync {
+            return Err(Error::usage(format!(
+                "workload {name} wants each write durable (durability = sync), which {} can't ask for",
+                caps.engine
+            )));
+        }
+        let blocks = phase.size.0 / u64::from(phase.block_max());
+        if blocks < u64::from(lanes) {
+            return Err(Error::usage(format!(
+                "workload {name} needs {lanes} sessions here to keep its depth, but size {} holds only {blocks} blocks; \
+                 give a larger --size",
+                phase.size
+            )));
+        }
+    }
+    Ok(())
+}
+
+impl Place {
+    fn new(plan: &Plan, spec: TargetSpec, protocol: &'static Protocol, secret: Secret) -> Self {
+        let caps = (protocol.caps)(&spec);
+        let millis = |nanos: crate::units::Nanos| nanos.0 / 1_000_000;
+        let loopback = if spec.hosts.is_empty() {
+            None
+        } else {
+            Some(spec.hosts.iter().any(|host| is_here(host)))
+        };
+        let login = Login {
+            spec,
+            secret,
+            connect_timeout_ms: millis(plan.connect_timeout),
+            io_timeout_ms: millis(plan.io_timeout),
+        };
+        Self {
+            protocol,
+            login,
+            caps,
+            site: None,
+            broken: None,
+            loopback,
+        }
+    }
+
+    /// The target's URI.
+    pub(super) fn uri(&self) -> &str {
+        &self.login.spec.uri
+    }
+
+    /// Whether the server is on this computer; None for local targets.
+    pub(super) const fn loopback(&self) -> Option<bool> {
+        self.loopback
+    }
+
+    /// What the target says of itself.
+    pub(super) fn facts(&mut self) -> Result<Facts> {
+        match &mut self.site {
+            Some(site) => site.facts(),
+            None => Ok(Facts::default()),
+        }
+    }
+
+    /// Where the data is, or why there is none.
+    pub(super) fn object(&self) -> std::result::Result<&Object, &Error> {
+        match (&self.site, &self.broken) {
+            (Some(site), None) => Ok(site.object()),
+            (_, Some(error)) => Err(error),
+            (None, None) => unreachable!("a place is opened or broken"),
+        }
+    }
+
+    /// The guarded side.
+    pub(super) const fn site(&mut self) -> Option<&mut Site> {
+        self.site.as_mut()
+    }
+
+    fn break_with(&mut self, error: Error, watch: &mut dyn Watch) {
+        let error = error.at(self.uri());
+        watch.note(&error.to_string());
+        self.broken = Some(error);
+    }
+
+    fn examine(&mut self, plan: &Plan, index: usize, run: &Identity) -> Result<Vec<String>> {
+        let first = plan.phase(Cell {
+            target: index,
+            workload: 0,
+            phase: 0,
+            repeat: 1,
+        });
+        let claim = Claim {
+            run_id: run.id.clone(),
+            created_utc: run.started_utc.clone(),
+            content: first.content(run.key ^ index as u64),
+            size: plan.file_size(),
+            writes: plan.writes(),
+            write_bytes: plan.write_bytes().map(|bytes| bytes.0),
+            read_existing: plan.read_existing.clone(),
+            destroy: plan.destroy.clone(),
+            keep: plan.keep,
+        };
+        let control = fleet::control(&self.login)?;
+        let mut site = Site::examine(control, claim)?;
+        let notes = std::mem::take(&mut site.notes);
+        self.check_alignment(plan, &mut site)?;
+        self.site = Some(site);
+        Ok(notes)
+    }
+
+    /// Sizes and blocks against what the medium's blocks or direct I/O need.
+    fn check_alignment(&self, plan: &Plan, site: &mut Site) -> Result<()> {
+        let always = site.always_aligned();
+        let forced = self.login.spec.switch("direct")? == Some(true);
+        for cell in plan.cells() {
+            let phase = plan.phase(cell);
+            if !(always || phase.direct || forced) {
+                continue;
+            }
+            let Some(unit) = site.direct_alignment()?.filter(|unit| *unit > 1) else {
+                continue;
+            };
+            let mut lengths = phase
+                .blocks
+                .iter()
+                .map(|(size, _)| size.0)
+                .chain([phase.size.0, plan.file_size()]);
+            if let Some(odd) = lengths.find(|bytes| bytes % unit != 0) {
+                let why = if always {
+                    "the device's blocks"
+                } else {
+                    "direct I/O"
+                };
+                return Err(Error::usage(format!(
+                    "workload {}: {odd} bytes is not a multiple of {unit}, which {why} need here",
+                    plan.cell_name(cell)
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Enters the target and lays the test file; a failure breaks the place.
+    pub(super) fn prepare(&mut self, plan: &Plan, stop: &Arc<AtomicBool>, watch: &mut dyn Watch) {
+        if self.broken.is_some() {
+            return;
+        }
+        if let Err(error) = self.try_prepare(plan, stop, watch) {
+            self.break_with(error, watch);
+        }
+    }
+
+    fn try_prepare(
+        &mut self,
+        plan: &Plan,
+        stop: &Arc<AtomicBool>,
+        watch: &mut dyn Watch,
+    ) -> Result<()> {
+        let Some(site) = &mut self.site else {
+            return Ok(());
+        };
+        site.enter()?;
+        let object = site.object().clone();
+        if object.laid || !self.caps.stores {
+            return Ok(());
+        }
+        let bytes = plan.file_size();
+        let label = format!(
+            "laying {} of test data on {}",
+            Bytes(bytes),
+            self.login.spec.protocol
+        );
+        watch.begin(&StepView {
+            label,
+            number: None,
+            seconds: None,
+            bytes: Some(bytes),
+        });
+        let keys = PhaseFile {
+            rw: Some(crate::spec::workload::Rw::Write),
+            bs: Some(Bytes(LAY_BLOCK.min(bytes))),
+            size: Some(Bytes(bytes)),
+            iodepth: Some(LAY_DEPTH.min(self.caps.iodepth_max)),
+            payload: Some(object.content.fill),
+            compress_percent: Some(object.content.compress_percent),
+            dedupe_percent: Some(object.content.dedupe_percent),
+            ..PhaseFile::default()
+        };
+        let phase = keys.resolve("laying the test file")?;
+        let job = Job {
+            attach: Attach {
+                object: object.name.clone(),
+                write: true,
+                direct: false,
+                durability: phase.durability,
+                iodepth: phase.iodepth,
+                block_max: phase.block_max(),
+                lane: 0,
+            },
+            phase,
+            lane: 0,
+            lanes: 1,
+            base: object.base,
+            seed: 0,
+            content: object.content,
+            generation: None,
+            flush: self.caps.flush,
+        };
+        // However far it gets, this much may have to be removed.
+        site.written_to(bytes);
+        let run = cell::drive(self, vec![job], stop, watch, &mut |_, _| Ok(()))?;
+        if let Some(error) = run.error() {
+            return Err(Error {
+                phase: Phase::Prepare,
+                ..error
+            });
+        }
+        if run.stopped() {
+            return Err(Error::new(
+                Phase::Prepare,
+                Kind::Interrupted,
+                "stopped on request",
+            ));
+        }
+        let Some(site) = &mut self.site else {
+            return Ok(());
+        };
+        let stored = site.stored_size()?;
+        if stored.is_some_and(|stored| stored != bytes) {
+            let message = format!(
+                "{bytes} bytes were accepted, but the server holds {}",
+                stored.unwrap_or_default()
+            );
+            return Err(Error::new(Phase::Prepare, Kind::NoSpace, message));
+        }
+        site.laid()
+    }
+}
+
+/// Whether an address of this host is one of this computer's own: only those can be bound.
+fn is_here(host: &str) -> bool {
+    let Ok(addresses) = (host, 0u16).to_socket_addrs() else {
+        return false;
+    };
+    addresses.into_iter().any(|address| {
+        address.ip().is_loopback() || std::net::UdpSocket::bind((address.ip(), 0)).is_ok()
+    })
+}
