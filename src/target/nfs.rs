@@ -22,6 +22,8 @@ mod listing;
 mod mount;
 mod path;
 mod ports;
+#[cfg(test)]
+mod script;
 mod status;
 mod wire;
 

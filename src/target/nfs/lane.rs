@@ -274,7 +274,150 @@ impl Session for Lane {
 
 #[cfg(test)]
 mod tests {
+    use super::super::script::{Behaviour, attach, serve};
     use super::*;
+
+    const LEN: u32 = 20_000;
+
+    fn lane(behaviour: Behaviour, durability: Durability) -> (Lane, Slots) {
+        let lane = Lane::open(&serve(behaviour), &attach(durability)).expect("open");
+        let mut slots = Slots::new(2, LEN as usize).expect("two slots");
+        for (at, byte) in slots.get_mut(0, LEN).iter_mut().enumerate() {
+            *byte = (at * 31 % 251) as u8;
+        }
+        (lane, slots)
+    }
+
+    const fn op(direction: Direction, len: u32) -> Op {
+        Op {
+            direction,
+            offset: 5,
+            len,
+            slot: match direction {
+                Direction::Write => 0,
+                Direction::Read => 1,
+            },
+        }
+    }
+
+    fn moved(lane: &mut Lane, slots: &mut Slots, op: Op) -> u32 {
+        match lane.submit(op, slots).expect("moved") {
+            Submit::Done(done) => done.bytes,
+            Submit::Queued => panic!("this engine has nothing under way"),
+        }
+    }
+
+    #[test]
+    fn blocks_are_split_and_short_counts_continued() {
+        for (short, calls) in [(u32::MAX, 3), (3000, 7)] {
+            let behaviour = Behaviour {
+                short,
+                later: 1,
+                ..Behaviour::default()
+            };
+            let (mut lane, mut slots) = lane(behaviour, Durability::Flush);
+            assert_eq!(moved(&mut lane, &mut slots, op(Direction::Write, LEN)), LEN);
+            assert_eq!(lane.wire_ops(), Some(calls));
+            assert_eq!(moved(&mut lane, &mut slots, op(Direction::Read, LEN)), LEN);
+            assert_eq!(lane.wire_ops(), Some(2 * calls));
+            assert!(slots.get(0, LEN) == slots.get(1, LEN), "short {short}");
+            lane.flush().expect("flushed");
+        }
+    }
+
+    #[test]
+    fn a_read_ends_with_the_file() {
+        let (mut lane, mut slots) = lane(Behaviour::default(), Durability::Flush);
+        assert_eq!(moved(&mut lane, &mut slots, op(Direction::Read, LEN)), 0);
+        moved(&mut lane, &mut slots, op(Direction::Write, 9000));
+        assert_eq!(moved(&mut lane, &mut slots, op(Direction::Read, LEN)), 9000);
+    }
+
+    #[test]
+    fn a_restart_before_the_flush_is_lost_data() {
+        // Between two writes, and between the last write and the flush.
+        for restart_after in [1, 2] {
+            let behaviour = Behaviour {
+                restart_after: Some(restart_after),
+                ..Behaviour::default()
+            };
+            let (mut lane, mut slots) = lane(behaviour, Durability::Flush);
+            moved(&mut lane, &mut slots, op(Direction::Write, 10));
+            lane.flush().expect("one life so far");
+            for _ in 0..3 {
+                moved(&mut lane, &mut slots, op(Direction::Write, 10));
+            }
+            let flushed = lane.flush();
+            if restart_after == 1 {
+                flushed.expect("all three in the second life");
+                continue;
+            }
+            let error = flushed.expect_err("the first of the three is lost");
+            assert_eq!((error.phase, error.kind), (Phase::Flush, Kind::Gone));
+            lane.flush().expect("told once");
+        }
+    }
+
+    #[test]
+    fn a_server_that_moves_nothing_is_an_error() {
+        for direction in [Direction::Read, Direction::Write] {
+            let behaviour = Behaviour {
+                nothing: true,
+                ..Behaviour::default()
+            };
+            let (mut lane, mut slots) = lane(behaviour, Durability::Flush);
+            let error = lane
+                .submit(op(direction, 100), &mut slots)
+                .expect_err("no progress");
+            assert_eq!((error.phase, error.kind), (Phase::Io, Kind::Protocol));
+        }
+    }
+
+    #[test]
+    fn a_durable_write_must_be_durable() {
+        for (committed, good) in [
+            (stable_how::UNSTABLE, false),
+            (stable_how::DATA_SYNC, false),
+            (stable_how::FILE_SYNC, true),
+        ] {
+            let behaviour = Behaviour {
+                committed,
+                ..Behaviour::default()
+            };
+            let (mut lane, mut slots) = lane(behaviour, Durability::Sync);
+            let wrote = lane.submit(op(Direction::Write, 100), &mut slots);
+            assert_eq!(wrote.is_ok(), good, "{wrote:?}");
+        }
+    }
+
+    #[test]
+    fn a_lost_connection_stays_lost() {
+        let behaviour = Behaviour {
+            closes: true,
+            ..Behaviour::default()
+        };
+        let (mut lane, mut slots) = lane(behaviour, Durability::Flush);
+        for _ in 0..2 {
+            let error = lane
+                .submit(op(Direction::Write, 100), &mut slots)
+                .expect_err("closed");
+            assert_eq!((error.phase, error.kind), (Phase::Io, Kind::Gone));
+            assert!(error.target.starts_with("nfs://127.0.0.1"), "{error}");
+        }
+        assert_eq!(lane.flush().expect_err("closed").phase, Phase::Flush);
+    }
+
+    #[test]
+    fn a_server_of_tiny_blocks_is_refused() {
+        let behaviour = Behaviour {
+            most: 4096,
+            ..Behaviour::default()
+        };
+        let error = Lane::open(&serve(behaviour), &attach(Durability::Flush))
+            .err()
+            .expect("too small");
+        assert_eq!((error.phase, error.kind), (Phase::Open, Kind::Unsupported));
+    }
 
     #[test]
     fn a_changed_verifier_is_a_restart_once() {

@@ -103,7 +103,8 @@ fn open_at(login: &Login, address: SocketAddr, life: Life, limit: Duration) -> R
         path::safe(name)?;
     }
     let (who, credential) = identity(&options);
-    let mut mounting = Mounting::new(&dialer, &ports.mount, who, &credential)?;
+    let mut mounting = Mounting::new(&dialer, &ports.mount, who, &credential)
+        .map_err(|error| ports::without_mount(&dialer, &ports.nfs, error))?;
     let (root, export, rest) = mounting.longest(&names)?;
     let who = mounting.who;
     // The dialer moves on to the NFS service; asking for the exports needs one until the walk is over.

@@ -57,20 +57,25 @@ pub(super) fn find(dialer: &Dialer, port: Option<u16>, mount_port: Option<u16>) 
             mount: mount(mount_port, true),
         });
     }
-    ask(dialer, port, mount_port).map_err(|error| explain(dialer, port, error))
+    let mut nfs_port = port;
+    ask(dialer, &mut nfs_port, mount_port)
+        .map_err(|error| explain(dialer, nfs_port.unwrap_or(NFS_PORT), error))
 }
 
-fn ask(dialer: &Dialer, port: Option<u16>, mount_port: Option<u16>) -> Result<Ports> {
+/// Asks for what is not known; leaves the NFS port in `port` as soon as it is.
+fn ask(dialer: &Dialer, port: &mut Option<u16>, mount_port: Option<u16>) -> Result<Ports> {
     let portmapper = Service {
         name: "the portmapper",
         port: PMAP_PORT,
         advice: "it tells the ports of NFS and MOUNT",
     };
     let mut asked = Asked::new(dialer, &portmapper)?;
-    let nfs_port = match port {
+    let nfs_port = match *port {
         Some(port) => port,
         None => asked.port("NFS", nfs3_types::nfs3::PROGRAM, nfs3_types::nfs3::VERSION)?,
     };
+    // It may be the port of another version, for want of one: the probe tells.
+    *port = Some(nfs_port);
     let mounting = match mount_port {
         Some(port) => mount(port, true),
         None => mount(
@@ -89,8 +94,7 @@ fn ask(dialer: &Dialer, port: Option<u16>, mount_port: Option<u16>) -> Result<Po
 }
 
 /// Makes an answer out of "no portmapper" or "not registered": what answers on the NFS port itself?
-fn explain(dialer: &Dialer, port: Option<u16>, mut error: Error) -> Error {
-    let nfs_port = port.unwrap_or(NFS_PORT);
+fn explain(dialer: &Dialer, nfs_port: u16, mut error: Error) -> Error {
     match probe(dialer, nfs_port) {
         Answer::Newer(words) => return Error::new(Phase::Connect, Kind::Unsupported, words),
         Answer::Three => {
@@ -108,6 +112,14 @@ fn explain(dialer: &Dialer, port: Option<u16>, mut error: Error) -> Error {
         }
     }
     error
+}
+
+/// The better error for a MOUNT service that is not there: the server may do without, speaking newer versions only.
+pub(super) fn without_mount(dialer: &Dialer, nfs: &Service, error: Error) -> Error {
+    match probe(dialer, nfs.port) {
+        Answer::Newer(words) => Error::new(Phase::Connect, Kind::Unsupported, words),
+        Answer::Three | Answer::Nothing => error,
+    }
 }
 
 enum Answer {
