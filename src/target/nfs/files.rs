@@ -11,6 +11,7 @@ use nfs3_types::xdr_codec::Opaque;
 
 use crate::error::{Error, Kind, Phase, Result};
 use crate::target::{Entry, Facts, Files};
+use crate::units::Bytes;
 
 use super::client::{entry, given};
 use super::listing::Listing;
@@ -77,8 +78,8 @@ impl Directory {
         }
     }
 
-    fn fill(&mut self, path: &str, file: &nfs_fh3, content: &[u8]) -> Result<()> {
-        let most = self.mounted.write_max().map_err(|error| self.tied(error))? as usize;
+    /// Writes a new file's content, at most `most` bytes a call.
+    fn fill(&mut self, path: &str, file: &nfs_fh3, content: &[u8], most: usize) -> Result<()> {
         let client = &mut self.mounted.client;
         let mut done = 0;
         let mut stable = true;
@@ -160,14 +161,15 @@ impl Files for Directory {
             ("directory in it", mounted.beneath.clone()),
             ("protocol", "NFS version 3 over TCP, sec=sys".to_owned()),
             ("user and group", format!("uid {} gid {}", who.uid, who.gid)),
-            ("largest read", format!("{} bytes", limits.rtmax)),
-            ("preferred read", format!("{} bytes", limits.rtpref)),
-            ("largest write", format!("{} bytes", limits.wtmax)),
-            ("preferred write", format!("{} bytes", limits.wtpref)),
-            ("largest file", format!("{} bytes", limits.maxfilesize)),
+            ("largest read", Bytes(limits.rtmax.into()).to_string()),
+            ("preferred read", Bytes(limits.rtpref.into()).to_string()),
+            ("largest write", Bytes(limits.wtmax.into()).to_string()),
+            ("preferred write", Bytes(limits.wtpref.into()).to_string()),
+            ("largest file", Bytes(limits.maxfilesize).to_string()),
         ];
         if let (Some(free), Some(total)) = (free, total) {
-            lines.push(("free space", format!("{free} of {total} bytes")));
+            let space = format!("{} of {}", Bytes(free).both(), Bytes(total).both());
+            lines.push(("free space", space));
         }
         Ok(Facts {
             lines: lines
@@ -206,8 +208,9 @@ impl Files for Directory {
     }
 
     fn put(&mut self, path: &str, content: &[u8]) -> Result<()> {
+        let most = self.mounted.write_max().map_err(|error| self.tied(error))?;
         let file = self.make(path)?;
-        let filled = self.fill(path, &file, content);
+        let filled = self.fill(path, &file, content, most as usize);
         if filled.is_err() {
             // Half a file of ours must not pass for a whole one; the first failure is the one to tell.
             drop(self.remove(path));
@@ -270,5 +273,75 @@ impl Files for Directory {
         let client = &mut self.mounted.client;
         client.call(Phase::Cleanup, doing, async |nfs| nfs.rmdir(&args).await)?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::client::Life;
+    use super::super::mount;
+    use super::super::script::{Behaviour, serve};
+    use super::*;
+
+    #[test]
+    fn a_connection_that_went_is_opened_anew() {
+        let behaviour = Behaviour {
+            closes: true,
+            ..Behaviour::default()
+        };
+        let login = serve(behaviour);
+        let mounted = mount::open(&login, Life::Kept, login.connect_timeout()).expect("open");
+        let mut files = Directory::new(mounted);
+        for _ in 0..2 {
+            assert_eq!(files.size("f").expect("a call on a new connection"), 0);
+            let error = files.get("f", 10).expect_err("the server closes on READ");
+            assert_eq!((error.phase, error.kind), (Phase::Open, Kind::Gone));
+        }
+    }
+
+    #[test]
+    fn a_server_that_lists_bare_names_is_asked_for_their_kind() {
+        let login = serve(Behaviour::default());
+        let mounted = mount::open(&login, Life::Kept, login.connect_timeout()).expect("open");
+        let mut files = Directory::new(mounted);
+        for _ in 0..2 {
+            let found = files.list("").expect("three pages");
+            let found: Vec<_> = found
+                .iter()
+                .map(|entry| (entry.name.as_str(), entry.directory))
+                .collect();
+            assert_eq!(found, [("f", false), ("d", true)]);
+        }
+    }
+
+    #[test]
+    fn a_listing_without_progress_ends() {
+        let login = serve(Behaviour {
+            nothing: true,
+            ..Behaviour::default()
+        });
+        let mounted = mount::open(&login, Life::Kept, login.connect_timeout()).expect("open");
+        let error = Directory::new(mounted).list("").expect_err("nothing comes");
+        assert_eq!(error.kind, Kind::Protocol);
+    }
+
+    #[test]
+    fn climbing_paths_never_leave() {
+        let login = serve(Behaviour::default());
+        let mounted = mount::open(&login, Life::Kept, login.connect_timeout()).expect("open");
+        let mut files = Directory::new(mounted);
+        // The server panics on a call that it does not expect, which would show as a lost connection.
+        for path in ["../x", "a/../../x", "/x", "", ".."] {
+            for refused in [
+                files.create(path).expect_err(path),
+                files.put(path, b"x").expect_err(path),
+                files.make_directory(path).expect_err(path),
+                files.remove(path).expect_err(path),
+                files.remove_directory(path).expect_err(path),
+            ] {
+                assert_eq!(refused.kind, Kind::Safety, "{path}: {refused}");
+                assert_eq!(refused.target, login.spec.uri);
+            }
+        }
     }
 }

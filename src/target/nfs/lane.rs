@@ -235,14 +235,16 @@ impl Session for Lane {
         }
         let object = &self.object;
         let args = COMMIT3args {
-            file: self.file.clone(),
+            file: std::mem::take(&mut self.file),
             offset: 0,
             count: 0,
         };
         self.wire_ops += 1;
         let doing = || format!("make the writes to '{object}' durable (COMMIT)");
         let client = &mut self.mounted.client;
-        let committed = client.call(Phase::Flush, doing, async |nfs| nfs.commit(&args).await)?;
+        let committed = client.call(Phase::Flush, doing, async |nfs| nfs.commit(&args).await);
+        self.file = args.file;
+        let committed = committed?;
         if self.restarts.verifier.is_some() {
             self.restarts.note(committed.verf);
         }

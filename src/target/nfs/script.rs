@@ -7,14 +7,15 @@ use std::sync::{Arc, Mutex};
 use nfs3_types::mount::{fhandle3, mountres3, mountres3_ok};
 use nfs3_types::nfs3::{
     COMMIT3args, COMMIT3resok, FSINFO3resok, GETATTR3args, GETATTR3resok, LOOKUP3args,
-    LOOKUP3resok, Nfs3Option, Nfs3Result, READ3args, READ3resfail, READ3resok, WRITE3args,
-    WRITE3resfail, WRITE3resok, fattr3, ftype3, nfs_fh3, nfsstat3, nfstime3, specdata3, stable_how,
-    wcc_data, writeverf3,
+    LOOKUP3resok, Nfs3Option, Nfs3Result, READ3args, READ3resfail, READ3resok, READDIR3args,
+    READDIR3resok, READDIRPLUS3args, READDIRPLUS3resfail, READDIRPLUS3resok, WRITE3args,
+    WRITE3resfail, WRITE3resok, cookieverf3, dirlist3, entry3, fattr3, ftype3, nfs_fh3, nfsstat3,
+    nfstime3, specdata3, stable_how, wcc_data, writeverf3,
 };
 use nfs3_types::rpc::{
     accept_stat_data, accepted_reply, msg_body, opaque_auth, reply_body, rpc_msg,
 };
-use nfs3_types::xdr_codec::{Opaque, Pack, Unpack};
+use nfs3_types::xdr_codec::{List, Opaque, Pack, Unpack};
 
 use crate::op::Durability;
 use crate::spec::uri::TargetSpec;
@@ -27,7 +28,7 @@ pub(super) struct Behaviour {
     pub(super) most: u32,
     /// It moves at most this many bytes a call, whatever it promised.
     pub(super) short: u32,
-    /// It counts no byte of a write, and sends none of a read.
+    /// It counts no byte of a write, sends none of a read and lists no name, and never says that it is done.
     pub(super) nothing: bool,
     /// After so many writes it answers as if it had restarted.
     pub(super) restart_after: Option<u32>,
@@ -161,9 +162,10 @@ impl State {
                 Nfs3Result::<_, ()>::Ok(GETATTR3resok { obj_attributes }).pack_ok(reply)
             }
             (100_003, 3) => {
-                let _: LOOKUP3args = argument(message);
+                let args: LOOKUP3args = argument(message);
+                let directory = args.what.name.as_ref() == b"d";
                 Nfs3Result::<_, ()>::Ok(LOOKUP3resok {
-                    object: handle(2),
+                    object: handle(if directory { 1 } else { 2 }),
                     obj_attributes: Nfs3Option::None,
                     dir_attributes: Nfs3Option::None,
                 })
@@ -173,6 +175,13 @@ impl State {
             (100_003, 6 | 7) if self.behaviour.closes => return false,
             (100_003, 6) => self.read(&argument(message)).pack(reply),
             (100_003, 7) => self.write(&argument(message)).pack(reply),
+            (100_003, 16) => self.list(&argument(message)).pack_ok(reply),
+            (100_003, 17) => {
+                let _: READDIRPLUS3args = argument(message);
+                let none = READDIRPLUS3resfail::default();
+                Nfs3Result::<READDIRPLUS3resok, _>::Err((nfsstat3::NFS3ERR_NOTSUPP, none))
+                    .pack(reply)
+            }
             (100_003, 21) => {
                 let _: COMMIT3args = argument(message);
                 Nfs3Result::<_, ()>::Ok(COMMIT3resok {
@@ -232,6 +241,31 @@ impl State {
             time_delta: nfstime3::default(),
             properties: 0,
         }
+    }
+
+    /// A page a name: `.`, `f` and the directory `d`.
+    fn list(&self, args: &READDIR3args) -> Nfs3Result<READDIR3resok<'static>, ()> {
+        let names = [".", "f", "d"];
+        let at = args.cookie as usize;
+        let verifier = cookieverf3([u8::from(at > 0) * 9; 8]);
+        assert_eq!(args.cookieverf, verifier, "the verifier of the page before");
+        let entries = if self.behaviour.nothing {
+            Vec::new()
+        } else {
+            vec![entry3 {
+                fileid: 1,
+                name: names[at].as_bytes().to_vec().into(),
+                cookie: args.cookie + 1,
+            }]
+        };
+        Nfs3Result::Ok(READDIR3resok {
+            dir_attributes: Nfs3Option::None,
+            cookieverf: cookieverf3([9; 8]),
+            reply: dirlist3 {
+                entries: List(entries),
+                eof: at + 1 == names.len(),
+            },
+        })
     }
 
     fn put_off(&mut self) -> bool {
