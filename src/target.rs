@@ -18,6 +18,7 @@ use crate::op::{Completion, Durability, Op, Submit};
 use crate::slots::Slots;
 use crate::spec::uri::TargetSpec;
 
+pub mod nfs;
 pub mod null;
 pub mod sim;
 
@@ -42,7 +43,11 @@ pub struct Protocol {
 }
 
 /// Every protocol that this build has.
-pub const PROTOCOLS: &[&Protocol] = &[&null::PROTOCOL, &sim::PROTOCOL];
+pub const PROTOCOLS: &[&Protocol] = &[
+    &null::PROTOCOL,
+    &sim::PROTOCOL,
+    &nfs::PROTOCOL,
+];
 
 /// Where a protocol's workers may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
