@@ -19,6 +19,8 @@ use crate::slots::Slots;
 use crate::spec::uri::TargetSpec;
 
 pub mod null;
+#[cfg(feature = "smb")]
+pub mod smb;
 
 /// A way to reach storage.
 pub struct Protocol {
@@ -41,7 +43,11 @@ pub struct Protocol {
 }
 
 /// Every protocol that this build has.
-pub const PROTOCOLS: &[&Protocol] = &[&null::PROTOCOL];
+pub const PROTOCOLS: &[&Protocol] = &[
+    &null::PROTOCOL,
+    #[cfg(feature = "smb")]
+    &smb::PROTOCOL,
+];
 
 /// Where a protocol's workers may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
