@@ -9,7 +9,8 @@ use pavao::SmbError;
 
 use crate::error::{Error, Kind, Phase};
 
-// A number of libsmbclient's that std has no kind for, as Linux counts it.
+/// What the first call after a connection broke gets, as Linux counts it; std has no kind for it. Later calls get
+/// `ECONNABORTED`.
 const ENETRESET: i32 = 102;
 
 /// The operating system's error in pavao's. Its wrappers for a null pointer drop the number, which is still there.
@@ -24,7 +25,6 @@ pub(super) fn cause(error: SmbError) -> io::Error {
 /// The kind of failure.
 pub(super) fn kind(error: &io::Error) -> Kind {
     match error.raw_os_error() {
-        // The first call after the connection broke; later ones get ECONNABORTED.
         Some(ENETRESET) => Kind::Gone,
         _ => Kind::of_io(error),
     }
@@ -46,10 +46,18 @@ pub(super) fn fault(
         Kind::Gone => format!(
             "could not {doing}: {address} closed the connection; the SMB server was stopped or restarted"
         ),
+        Kind::Refused => format!(
+            "could not {doing}: nobody listens at {address} any more; the SMB server was stopped"
+        ),
         Kind::NoSpace => format!("could not {doing}: the share is full or its quota is used up"),
         Kind::Denied => {
             format!("could not {doing}: this user has no right to, or the share is read-only")
         }
+        // How libsmbclient renders a sharing violation.
+        _ if error.kind() == io::ErrorKind::ResourceBusy => format!(
+            "could not {doing}: it is open elsewhere, maybe still by a session that was cut off; \
+             try again in a minute"
+        ),
         _ => {
             return Error {
                 kind,
@@ -78,7 +86,8 @@ mod tests {
             (17, Kind::Exists, "File exists"),
             (21, Kind::Other, "Is a directory"),
             (2, Kind::NotFound, "No such file"),
-            (111, Kind::Refused, "refused"),
+            (111, Kind::Refused, "nobody listens at nas:445"),
+            (16, Kind::Other, "open elsewhere"),
             (5, Kind::Other, "error"),
         ] {
             let error = fault(

@@ -13,7 +13,7 @@ use crate::target::{Entry, Facts, Files};
 
 /// The URI's directory on a share.
 pub(super) struct ShareFiles {
-    /// None once the connection is lost: any call on it, its end included, would wait for the time limit again.
+    /// None once an answer failed to come: any call, its end included, would wait for the time limit again.
     client: Option<SmbClient>,
     access: Access,
 }
@@ -64,7 +64,7 @@ impl ShareFiles {
                 phase,
                 Kind::Gone,
                 format!(
-                    "could not {}: the connection to {} was lost before",
+                    "could not {}: {} had stopped answering before",
                     doing(),
                     self.access.address
                 ),
@@ -72,7 +72,8 @@ impl ShareFiles {
         };
         call(client).map_err(|error| {
             let error = self.access.fault(phase, error, &doing());
-            if error.server_lost() {
+            // A closed connection is another matter: the next call makes a new one, or is refused at once.
+            if error.kind == Kind::TimedOut {
                 std::mem::forget(self.client.take());
             }
             error
@@ -249,10 +250,11 @@ impl Files for ShareFiles {
 /// What `inspect` shows.
 fn lines(access: &Access, library: &str) -> Vec<(String, String)> {
     let Access { place, server, .. } = access;
-    let yes_no = |known: Option<bool>, otherwise: &str| match known {
-        Some(true) => "yes".to_owned(),
-        Some(false) => "no".to_owned(),
-        None => otherwise.to_owned(),
+    let signed = match access.signed() {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None if place.encrypt => "encrypted instead",
+        None => "only if this computer's Samba settings demand it",
     };
     let encrypted = match (access.encrypted(), server.cipher()) {
         (Some(true), Some(cipher)) => format!("yes ({cipher})"),
@@ -269,13 +271,7 @@ fn lines(access: &Access, library: &str) -> Vec<(String, String)> {
         ("login", place.login_name()),
         ("dialect", format!("SMB {}", server.dialect())),
         ("encrypted", encrypted),
-        (
-            "signed",
-            yes_no(
-                access.signed(),
-                "only if this computer's Samba settings demand it",
-            ),
-        ),
+        ("signed", signed.to_owned()),
         ("largest read", format!("{} bytes", server.max_read)),
         ("largest write", format!("{} bytes", server.max_write)),
         (

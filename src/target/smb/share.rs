@@ -133,8 +133,11 @@ impl Access {
         }
     }
 
-    /// Whether messages are signed, where that is known.
+    /// Whether messages are signed, where that is known and means anything: encrypted ones carry their own proof.
     pub fn signed(&self) -> Option<bool> {
+        if self.place.encrypt {
+            return None;
+        }
         if self.place.user.is_none() {
             return Some(false);
         }
