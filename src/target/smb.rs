@@ -1,16 +1,18 @@
 //! `smb:` reaches a share through Samba's libsmbclient (the `pavao` crate): blocking, one operation at a time.
 //!
 //! Read first: [`place`] takes the URI apart and spells it as libsmbclient wants it; [`server`] asks the server
-//! for its dialect and limits before anything logs in; [`share`] logs in and holds the one client; [`files`] is
-//! the control side and [`session`] the data side over it. libsmbclient holds one lock and one configuration for
-//! a whole process, so each session belongs into a child process of its own ([`home`] says what its `HOME` must
-//! be), and it writes remarks to standard output, which that process must not use for anything else.
+//! for its dialect and limits before anything logs in, and [`identity`] for its name; [`share`] logs in and holds
+//! the one client; [`files`] is the control side and [`session`] the data side over it. libsmbclient holds one lock
+//! and one configuration for a whole process, so each session belongs into a child process of its own ([`home`]
+//! says what its `HOME` must be), and it writes remarks to standard output, which that process must not use for
+//! anything else.
 //!
 //! Must not know: other protocols. Units: bytes.
 
 mod fault;
 mod files;
 mod home;
+mod identity;
 mod place;
 mod server;
 mod session;

@@ -6,8 +6,8 @@ use std::io::{self, Read, Write};
 
 use pavao::{SmbClient, SmbDirentType, SmbError, SmbMode, SmbOpenOptions};
 
-use super::fault;
 use super::share::{Access, Share};
+use super::{fault, identity};
 use crate::error::{Error, Kind, Phase, Result};
 use crate::target::{Entry, Facts, Files};
 
@@ -147,7 +147,11 @@ impl Files for ShareFiles {
         Ok(Facts {
             lines: lines(&self.access, &library),
             free_bytes,
-            server: None,
+            server: identity::ask(
+                self.access.place.host(0),
+                self.access.place.port,
+                self.access.timeout,
+            ),
         })
     }
 

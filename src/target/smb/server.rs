@@ -17,7 +17,7 @@ const DIALECTS: [u16; 5] = [0x0202, 0x0210, 0x0300, 0x0302, 0x0311];
 /// Its ciphers in its order: AES-128-GCM, AES-128-CCM, AES-256-GCM, AES-256-CCM.
 const CIPHERS: [u16; 4] = [2, 1, 4, 3];
 /// Length of an SMB2 header.
-const HEADER: usize = 64;
+pub(super) const HEADER: usize = 64;
 /// No NEGOTIATE answer is nearly as long.
 const ANSWER_MAX: usize = 64 * 1024;
 const CONTEXT_PREAUTH: u16 = 1;
@@ -78,7 +78,7 @@ impl Server {
 }
 
 /// Resolves the name and opens a TCP connection to the first address that takes one.
-fn reach(host: &str, port: u16, address: &str, timeout: Duration) -> Result<TcpStream> {
+pub(super) fn reach(host: &str, port: u16, address: &str, timeout: Duration) -> Result<TcpStream> {
     let end = Instant::now() + timeout;
     let found = resolve(host, port, timeout)?;
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
@@ -136,7 +136,11 @@ fn resolve(host: &str, port: u16, timeout: Duration) -> Result<Vec<SocketAddr>> 
 }
 
 /// Sends one message and reads one, both framed by their length.
-fn exchange(stream: &mut TcpStream, message: &[u8], end: Instant) -> io::Result<Vec<u8>> {
+pub(super) fn exchange(
+    stream: &mut TcpStream,
+    message: &[u8],
+    end: Instant,
+) -> io::Result<Vec<u8>> {
     let limit = |stream: &TcpStream| {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -209,7 +213,7 @@ fn not_smb(address: &str) -> Error {
 
 /// A NEGOTIATE request as libsmbclient makes it. The identifiers are random: a server may hand a connection with
 /// a known client's identifier to that client's process.
-fn request() -> Vec<u8> {
+pub(super) fn request() -> Vec<u8> {
     let mut message = vec![0xfe, b'S', b'M', b'B', HEADER as u8, 0];
     message.resize(HEADER, 0);
     message[14] = 1; // credits asked for
@@ -293,12 +297,14 @@ fn encryption_context(answer: &[u8]) -> Option<u16> {
     None
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+/// A little-endian number in a message; None past its end.
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     let part = bytes.get(at..at.checked_add(2)?)?;
     Some(u16::from_le_bytes(part.try_into().ok()?))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+/// As [`u16_at`].
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     let part = bytes.get(at..at.checked_add(4)?)?;
     Some(u32::from_le_bytes(part.try_into().ok()?))
 }
