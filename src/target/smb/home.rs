@@ -55,7 +55,10 @@ fn is_ours(home: &Path) -> bool {
 fn write(home: &Path, sign: bool) -> io::Result<()> {
     let directory = home.join(".smb");
     fs::create_dir_all(&directory)?;
-    fs::write(directory.join("smb.conf"), text(&directory, sign))
+    // Renamed into place, so that a process that shares the directory after all never reads half of it.
+    let draft = directory.join(format!("smb.conf.{}", std::process::id()));
+    fs::write(&draft, text(&directory, sign))?;
+    fs::rename(draft, directory.join("smb.conf"))
 }
 
 /// Everything it may keep on this computer stays in that directory; names are resolved as all programs do.
