@@ -21,6 +21,8 @@ use crate::spec::uri::TargetSpec;
 pub mod nfs;
 pub mod null;
 pub mod sim;
+#[cfg(feature = "smb")]
+pub mod smb;
 
 /// A way to reach storage.
 pub struct Protocol {
@@ -47,6 +49,8 @@ pub const PROTOCOLS: &[&Protocol] = &[
     &null::PROTOCOL,
     &sim::PROTOCOL,
     &nfs::PROTOCOL,
+    #[cfg(feature = "smb")]
+    &smb::PROTOCOL,
 ];
 
 /// Where a protocol's workers may run.
