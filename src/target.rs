@@ -24,6 +24,9 @@ pub mod sim;
 #[cfg(feature = "smb")]
 pub mod smb;
 
+/// Marks a HOME that nasgauge made for a child process, in which a protocol may write its library's configuration.
+pub const HOME_MARKER: &str = ".nasgauge-home";
+
 /// A way to reach storage.
 pub struct Protocol {
     /// The URI scheme and the CSV key.

@@ -19,8 +19,6 @@ use crate::target::{self, Login};
 
 /// The hidden first argument of a child.
 pub const ARGUMENT: &str = "__worker";
-/// Marks a HOME that nasgauge made, in which a protocol may write its library's configuration.
-pub const HOME_MARKER: &str = ".nasgauge-home";
 /// How often a child tells its counters.
 const LIVE_PERIOD: Duration = Duration::from_millis(100);
 
@@ -45,7 +43,7 @@ impl Home {
         let path = std::env::temp_dir().join(name);
         std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
             .create(&path)?;
-        std::fs::write(path.join(HOME_MARKER), "")?;
+        std::fs::write(path.join(target::HOME_MARKER), "")?;
         Ok(Self(path))
     }
 }

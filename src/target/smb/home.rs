@@ -1,6 +1,6 @@
 //! The configuration that libsmbclient reads: `$HOME/.smb/smb.conf`, once a process, when the first client is made.
 //!
-//! Where `HOME` is a directory made for one worker (it holds [`MARKER`]), our own file is written there, so that
+//! Where `HOME` is a directory made for one worker (it holds [`HOME_MARKER`]), our own file is written there, so that
 //! neither this computer's nor its user's Samba settings change what is measured; a user's own `HOME` is never
 //! touched. One such directory serves one process. Must not know: the network.
 
@@ -10,9 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use crate::error::{Error, Kind, Phase, Result};
-
-/// The file that marks a `HOME` as ours.
-pub(super) const MARKER: &str = ".nasgauge-home";
+use crate::target::HOME_MARKER;
 
 /// What this process configured, since libsmbclient keeps its first configuration to the end.
 static CONFIGURED: Mutex<Option<bool>> = Mutex::new(None);
@@ -49,7 +47,7 @@ pub(super) fn configure(sign: bool) -> Result<bool> {
 }
 
 fn is_ours(home: &Path) -> bool {
-    home.is_absolute() && home.join(MARKER).is_file()
+    home.is_absolute() && home.join(HOME_MARKER).is_file()
 }
 
 fn write(home: &Path, sign: bool) -> io::Result<()> {
@@ -92,7 +90,7 @@ mod tests {
     fn only_a_marked_home_is_written_to() {
         let home = tempfile::tempdir().expect("a directory");
         assert!(!is_ours(home.path()));
-        fs::write(home.path().join(MARKER), "").expect("marker");
+        fs::write(home.path().join(HOME_MARKER), "").expect("marker");
         assert!(is_ours(home.path()));
         write(home.path(), true).expect("written");
         let conf = fs::read_to_string(home.path().join(".smb/smb.conf")).expect("readable");
