@@ -19,8 +19,9 @@ use crate::error::{Error, Kind, Phase, Result};
 
 pub mod iscsi;
 pub mod nfs;
-pub mod ram;
+mod pages;
 pub mod smb;
+mod tree;
 
 pub use iscsi::Iscsi;
 pub use nfs::Nfs;
@@ -102,9 +103,9 @@ impl Drop for Serving {
 }
 
 /// A tree that several connections share; a panic elsewhere does not spoil it, since no operation leaves it half done.
-type Shared = std::sync::Arc<std::sync::Mutex<ram::Tree>>;
+type Shared = std::sync::Arc<std::sync::Mutex<tree::Tree>>;
 
-fn lock(tree: &Shared) -> std::sync::MutexGuard<'_, ram::Tree> {
+fn lock(tree: &Shared) -> std::sync::MutexGuard<'_, tree::Tree> {
     tree.lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }

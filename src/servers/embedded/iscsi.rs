@@ -17,7 +17,7 @@ use iscsi_target::{AuthConfig, ChapCredentials, IscsiError, IscsiTarget, ScsiBlo
 use rustix::net::sockopt::{set_tcp_nodelay, socket_acceptconn};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
-use super::ram::{Budget, Pages};
+use super::pages::{Budget, Pages};
 use crate::error::{Error, Kind, Phase, Result};
 use crate::servers::{Server, free_port, wait_for};
 
@@ -38,19 +38,19 @@ pub struct Iscsi {
 impl Iscsi {
     /// Starts one with a LUN of `size` bytes (whole blocks of 512), of which memory is taken as it is written.
     pub fn start(size: u64) -> Result<Self> {
-        Self::launch(size, &None)
+        Self::launch(size, None)
     }
 
     /// The same, behind a CHAP login.
     pub fn with_chap(size: u64, user: &str, secret: &str) -> Result<Self> {
-        Self::launch(size, &Some((user.to_owned(), secret.to_owned())))
+        Self::launch(size, Some(&(user.to_owned(), secret.to_owned())))
     }
 
-    fn launch(size: u64, user: &Option<(String, String)>) -> Result<Self> {
+    fn launch(size: u64, user: Option<&(String, String)>) -> Result<Self> {
         // The crate takes a port number rather than a bound socket; another program may be faster.
         let mut last = None;
         for _ in 0..5 {
-            match Self::listen(size, user.clone(), free_port()?) {
+            match Self::listen(size, user.cloned(), free_port()?) {
                 Err(error) if error.kind == Kind::Other => last = Some(error),
                 done => return done,
             }

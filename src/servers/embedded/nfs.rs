@@ -18,7 +18,7 @@ use nfs3_server::vfs::{
     DirEntryPlus, FileHandleU64, NextResult, NfsFileSystem, NfsReadFileSystem, ReadDirPlusIterator,
 };
 
-use super::ram::{Fault, Node, ROOT, Tree};
+use super::tree::{Fault, Node, ROOT, Tree};
 use super::{Serving, Shared, lock};
 use crate::error::Result;
 use crate::servers::Server;

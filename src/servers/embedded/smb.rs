@@ -15,7 +15,7 @@ use smb_server::{
     VolumeInfo,
 };
 
-use super::ram::{Fault, Node, ROOT, Tree};
+use super::tree::{Fault, Node, ROOT, Tree};
 use super::{Serving, Shared, lock};
 use crate::error::{Error, Kind, Phase, Result};
 use crate::servers::Server;
