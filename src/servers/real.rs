@@ -85,9 +85,13 @@ impl Daemon {
         }
     }
 
-    fn last_words(&self) -> String {
+    fn log(&self) -> String {
         let log = std::fs::read(self.state.0.join("log")).unwrap_or_default();
-        let text = String::from_utf8_lossy(&log);
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
+    fn last_words(&self) -> String {
+        let text = self.log();
         let lines: Vec<&str> = text
             .lines()
             .filter(|line| !line.trim().is_empty())
@@ -104,6 +108,24 @@ impl Daemon {
     fn listens(&mut self, port: u16) -> Result<()> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         wait_for(address, || self.alive())
+    }
+
+    /// Waits until it has written `words` to its log.
+    fn says(&mut self, words: &str) -> Result<()> {
+        let deadline = Instant::now() + HELPER_TIMEOUT;
+        while !self.log().contains(words) {
+            self.alive()?;
+            if Instant::now() > deadline {
+                let message = format!(
+                    "{} did not come up; it said: {}",
+                    self.name,
+                    self.last_words()
+                );
+                return Err(Error::new(Phase::Prepare, Kind::TimedOut, message));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        Ok(())
     }
 
     fn signal(&self, signal: Signal, doing: &str) -> Result<()> {

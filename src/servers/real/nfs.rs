@@ -1,11 +1,13 @@
 //! nfs-ganesha over a directory (VFS): NFS version 3 on TCP, with its own NFS and MOUNT ports.
 //!
-//! It registers with the sandbox's rpcbind, without which it gives up. The directory must lie on a filesystem with
+//! It registers with the sandbox's rpcbind, without which it gives up; when several run, the portmapper knows the
+//! one that started last. The directory must lie on a filesystem with
 //! file handles (tmpfs, ext4, xfs, btrfs; not overlayfs).
 //!
 //! Must not know: the other servers.
 
 use std::fmt::Write;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -14,6 +16,7 @@ use super::{Daemon, daemon_methods, plain_path, server_port, state_dir, version,
 use crate::error::{Error, Kind, Phase, Result};
 use crate::servers::Server;
 use crate::servers::packages::program;
+use crate::servers::sandbox::Sandbox;
 
 /// How to start nfs-ganesha.
 #[derive(Debug, Clone, Default)]
@@ -62,16 +65,20 @@ impl Nfs {
             &configuration(options, &export, port, mount_port, plain_path(&state.0)?),
         )?;
         wait_for_rpcbind()?;
+        // Each clears rpcbind's entries before it sets its own, and gives up when another did so in between.
+        let one_by_one = File::create(Sandbox::work_dir().join("ganesha.lock"))
+            .and_then(|file| file.lock().map(|()| file))
+            .map_err(|error| Error::io(Phase::Prepare, &error, "lock the start of nfs-ganesha"))?;
         let mut command = Command::new(program("ganesha.nfsd")?);
         command
-            .args(["-F", "-N", "NIV_EVENT", "-L", "/dev/stderr"])
+            .args(["-F", "-N", "NIV_EVENT", "-L", "STDERR"])
             .arg("-f")
             .arg(&config)
             .arg("-p")
             .arg(state.0.join("pid"));
         let mut daemon = Daemon::spawn("nfs-ganesha", state, &mut command)?;
-        daemon.listens(port)?;
-        daemon.listens(mount_port)?;
+        daemon.says("NFS SERVER INITIALIZED")?;
+        drop(one_by_one);
         Ok(Self {
             daemon,
             version: version("ganesha.nfsd", "-v")?,
