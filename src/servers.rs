@@ -13,7 +13,7 @@
 //!
 //! Must not know: workloads, targets' clients, stages. Ports are TCP; sizes are in bytes.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Kind, Phase, Result};
@@ -62,14 +62,6 @@ fn wait_for(address: SocketAddr, mut alive: impl FnMut() -> Result<()>) -> Resul
             }
         }
     }
-}
-
-/// A TCP port of 127.0.0.1 that is free now. Someone else may take it before it is used, so who uses it tries again.
-fn free_port() -> Result<u16> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .and_then(|listener| listener.local_addr())
-        .map(|address| address.port())
-        .map_err(|error| Error::io(Phase::Prepare, &error, "find a free port on 127.0.0.1"))
 }
 
 /// A path as it stands in a URI: what would be read as something else is percent-encoded.

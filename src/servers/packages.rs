@@ -39,7 +39,7 @@ pub const NEEDED: &[Package] = &[
     package("tgt", &["tgtd", "tgtadm"]),
     package("iproute2", &["ip"]),
     package("util-linux", &["unshare", "setpriv", "setsid"]),
-    package("mount", &["mount"]),
+    package("mount", &["mount", "umount"]),
 ];
 
 /// Where system programs live, also for a user whose PATH lacks the sbin directories.
@@ -122,6 +122,12 @@ fn library(file: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[ignore = "needs root and servers"]
+    fn where_servers_are_installed_nothing_is_missing() {
+        check().expect("all there");
+    }
 
     #[test]
     fn what_is_missing_is_named_with_the_line_for_apt() {

@@ -20,9 +20,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, getpgrp, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
-use super::{packages, processes};
+use super::packages;
+use super::processes::{self, Process};
 use crate::error::{Error, Kind, Phase, Result};
 
 /// The user whom the sandbox adds.
@@ -123,6 +124,59 @@ impl Sandbox {
     }
 }
 
+/// A filesystem in RAM of a fixed size, to export and to fill up; unmounted on drop.
+pub struct Disk {
+    path: PathBuf,
+}
+
+impl Disk {
+    /// Mounts one of `size` bytes (whole pages of 4 KiB) on a new directory inside the sandbox.
+    pub fn mount(path: impl Into<PathBuf>, size: u64) -> Result<Self> {
+        Sandbox::require()?;
+        let path = path.into();
+        let failed = |error: &std::io::Error| {
+            let doing = format!("mount a filesystem in RAM on {}", path.display());
+            Error::io(Phase::Prepare, error, &doing)
+        };
+        std::fs::create_dir(&path).map_err(|error| failed(&error))?;
+        let mounted = Command::new(packages::program("mount")?)
+            .args([
+                "-t",
+                "tmpfs",
+                "-o",
+                &format!("mode=755,size={size}"),
+                "tmpfs",
+            ])
+            .arg(&path)
+            .status()
+            .and_then(|status| match status.code() {
+                Some(0) => Ok(()),
+                _ => Err(std::io::Error::other("mount failed")),
+            });
+        mounted.map_err(|error| failed(&error))?;
+        Ok(Self { path })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // Lazily, since a server that still exports it must not keep the directory from going.
+        let unmounted = packages::program("umount").is_ok_and(|umount| {
+            let status = Command::new(umount).arg("--lazy").arg(&self.path).status();
+            status.is_ok_and(|status| status.success())
+        });
+        if unmounted {
+            let _ = std::fs::remove_dir(&self.path);
+        }
+    }
+}
+
 /// This process's namespaces, as the kernel names them: `net:[4026531840] mnt:[…] pid:[…]`.
 fn mark() -> String {
     let links: Vec<String> = NAMESPACES.iter().map(|name| namespace(name)).collect();
@@ -207,17 +261,26 @@ impl Drop for Asked {
 
 /// Whether this process is in the foreground of a terminal on standard input.
 fn in_foreground() -> bool {
-    rustix::termios::tcgetpgrp(rustix::stdio::stdin()).is_ok_and(|group| group == getpgrp())
+    rustix::termios::tcgetpgrp(rustix::stdio::stdin())
+        .is_ok_and(|group| own_group(&processes::all()) == Some(group.as_raw_nonzero().get()))
+}
+
+/// This process's group as /proc has it: 0 when it comes from outside the namespace, as in a sandbox in a sandbox.
+fn own_group(all: &[Process]) -> Option<i32> {
+    let own = std::process::id().cast_signed();
+    all.iter()
+        .find(|process| process.pid == own)
+        .map(|process| process.group)
 }
 
 /// The children of process 1 inside that share this process's group: the program, but no server, since each server
 /// has a group of its own.
 fn programs_inside(unshare: u32) -> Vec<Pid> {
     let all = processes::all();
-    let own = getpgrp().as_raw_nonzero().get();
+    let own = own_group(&all);
     let below = |parent: i32| {
         all.iter()
-            .filter(move |process| process.parent == parent && process.group == own)
+            .filter(move |process| process.parent == parent && Some(process.group) == own)
             .map(|process| process.pid)
     };
     below(unshare.cast_signed())
@@ -248,6 +311,38 @@ mod tests {
             );
         }
         assert!(SCRIPT.contains(MARK) && SCRIPT.contains(&format!("'^{USER}:'")));
+    }
+
+    #[test]
+    #[ignore = "needs root and servers"]
+    fn a_disk_is_full_at_its_size_and_goes_with_its_drop() {
+        let path = Sandbox::work_dir().join("test-disk");
+        let disk = Disk::mount(&path, 1 << 20).expect("needs the sandbox: run ./test");
+        let full = std::fs::write(disk.path().join("a"), vec![1; (1 << 20) + 1]);
+        let full = full.expect_err("too much");
+        assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+        drop(disk);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    #[ignore = "needs root and servers"]
+    fn who_is_asked_to_stop_hands_it_on_and_waits() {
+        let shared = tempfile::tempdir().expect("new");
+        let ready = shared.path().join("ready");
+        let script = "trap 'exit 9' TERM; touch \"$0\"; sleep 60 & wait";
+        let inside = std::thread::spawn({
+            let ready = ready.clone();
+            move || Sandbox::enter("sh", ["-c".as_ref(), script.as_ref(), ready.as_os_str()])
+        });
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        while !ready.exists() {
+            assert!(std::time::Instant::now() < deadline, "it did not start");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        kill_process(rustix::process::getpid(), Signal::TERM).expect("ourselves");
+        let status = inside.join().expect("no panic").expect("ran");
+        assert_eq!(status.code(), Some(9));
     }
 
     #[test]

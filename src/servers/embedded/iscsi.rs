@@ -8,6 +8,7 @@
 //!
 //! Must not know: the other servers. Sizes are in bytes.
 
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -19,7 +20,7 @@ use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_op
 
 use super::pages::{Budget, Pages};
 use crate::error::{Error, Kind, Phase, Result};
-use crate::servers::{Server, free_port, wait_for};
+use crate::servers::{Server, wait_for};
 
 /// The target's name.
 pub const TARGET: &str = "iqn.2026-11.dev.nasgauge:embedded";
@@ -174,6 +175,14 @@ impl Server for Iscsi {
     }
 }
 
+/// A TCP port of 127.0.0.1 that is free now. Someone else may take it before it is used, so who uses it tries again.
+fn free_port() -> Result<u16> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .and_then(|listener| listener.local_addr())
+        .map(|address| address.port())
+        .map_err(|error| Error::io(Phase::Prepare, &error, "find a free port on 127.0.0.1"))
+}
+
 /// Copies of this process's sockets whose own port is `port`; None where copying is not allowed.
 fn sockets_on(port: u16) -> Option<Vec<OwnedFd>> {
     let this = pidfd_open(getpid(), PidfdFlags::empty()).ok()?;
@@ -197,7 +206,7 @@ fn sockets_on(port: u16) -> Option<Vec<OwnedFd>> {
 
 fn port_of(socket: &OwnedFd) -> Option<u16> {
     let address = rustix::net::getsockname(socket).ok()?;
-    std::net::SocketAddr::try_from(address)
+    SocketAddr::try_from(address)
         .ok()
         .map(|address| address.port())
 }

@@ -50,7 +50,7 @@ pub struct IscsiOptions {
     pub port: Option<u16>,
     /// tgtd's way to the file: `rdwr`, or `aio` (`O_DIRECT`).
     pub bstype: String,
-    /// CHAP user and secret.
+    /// CHAP user and secret, made up for a test: tgtadm takes the secret as an argument, which `ps` shows.
     pub chap: Option<(String, String)>,
     /// Negotiation parameters.
     pub parameters: Vec<(&'static str, String)>,
