@@ -8,6 +8,8 @@ use crate::error::{Error, Result};
 
 mod clean;
 mod credentials;
+#[cfg(feature = "embedded")]
+mod demo;
 mod inspect;
 mod phase_args;
 mod prepare;
@@ -60,6 +62,9 @@ enum Format {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Show the whole story on this machine, with servers that nasgauge starts and stops itself.
+    #[cfg(feature = "embedded")]
+    Demo(demo::DemoArgs),
+    /// Show the whole story on this machine, with servers that nasgauge starts and stops itself.
     /// Measure workloads on one or more targets.
     Run(Box<run::RunArgs>),
     /// Show what a target is and what was negotiated; nothing is written.
@@ -103,6 +108,8 @@ pub fn main() -> u8 {
 fn dispatch(cli: Cli) -> Result<u8> {
     let Cli { global, command } = cli;
     match command {
+        #[cfg(feature = "embedded")]
+        Command::Demo(args) => demo::main(&args, &global),
         Command::Run(args) => run::main(*args, &global),
         Command::Inspect(args) => inspect::main(&args, &global),
         Command::Rerun(args) => rerun::main(&args, &global),

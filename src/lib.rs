@@ -15,6 +15,7 @@ pub mod probe;
 pub mod record;
 pub mod report;
 pub mod run;
+pub mod servers;
 pub mod slots;
 pub mod spec;
 pub mod stats;
