@@ -18,6 +18,8 @@ use crate::op::{Completion, Durability, Op, Submit};
 use crate::slots::Slots;
 use crate::spec::uri::TargetSpec;
 
+#[cfg(feature = "iscsi")]
+pub mod iscsi;
 pub mod null;
 
 /// A way to reach storage.
@@ -41,7 +43,11 @@ pub struct Protocol {
 }
 
 /// Every protocol that this build has.
-pub const PROTOCOLS: &[&Protocol] = &[&null::PROTOCOL];
+pub const PROTOCOLS: &[&Protocol] = &[
+    &null::PROTOCOL,
+    #[cfg(feature = "iscsi")]
+    &iscsi::PROTOCOL,
+];
 
 /// Where a protocol's workers may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
