@@ -1,21 +1,26 @@
 //! `iscsi://[user@]host[:port]/iqn/lun`: a LUN through libiscsi, a client in user space.
 //!
-//! Read first: [`unit`] opens a LUN ([`login`] finds the portal and logs in, over [`context`], the safe wrapper of
-//! libiscsi) and is the control side; [`session`] is the data side, one session a lane with a true queue depth.
-//! [`address`], [`scsi`] and [`fault`] are pure. The kernel's initiator is not involved: no device node appears,
+//! Read first: `unit` opens a LUN (`login` finds the portal and logs in, over `context` and `command`, the
+//! safe wrapper of libiscsi), `device` is the control side; `session` is the data side, one session a lane with
+//! a true queue depth.
+//! `address`, `scsi` and `fault` are pure. The kernel's initiator is not involved: no device node appears,
 //! nothing is cached on this computer. Must not know: other protocols, workloads.
 
 use crate::error::Result;
 use crate::target::{Caps, Control, Protocol, Threads};
 
-pub mod address;
-pub mod context;
-pub mod fault;
-pub mod login;
-pub mod portal;
-pub mod scsi;
-pub mod session;
-pub mod unit;
+mod address;
+mod command;
+mod context;
+mod device;
+mod fault;
+mod login;
+mod part;
+mod portal;
+mod reply;
+mod scsi;
+mod session;
+mod unit;
 
 use address::Address;
 use session::{IODEPTH_MAX, Lane};

@@ -8,142 +8,43 @@
 
 #![expect(unsafe_code, reason = "calls libiscsi, a C library")]
 
-use std::cell::{Cell, RefCell};
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::BorrowedFd;
 use std::ptr::{NonNull, null_mut};
 use std::rc::Rc;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use libiscsi_sys as sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::address::Digest;
-use super::fault::{Fault, Sense};
+use super::command::GOOD;
+use super::fault::Fault;
 use super::login::Heard;
-use super::scsi::{Cdb, cdb_length};
+use super::reply::{LOG, Reply, log, on_event, on_targets, said};
 use crate::clock::monotonic_ns;
-
-/// libiscsi's callback type, present.
-pub type Callback = unsafe extern "C" fn(*mut sys::iscsi_context, c_int, *mut c_void, *mut c_void);
-
-/// The status of a command that ended well.
-pub const GOOD: u32 = sys::scsi_status_SCSI_STATUS_GOOD;
 
 /// The log level at which libiscsi 1.19 repeats each key of a login response.
 const LOGIN_KEYS: c_int = 6;
 
+/// How often to look for something received while idle: a closed connection takes two looks, and a question or
+/// two may lie before its end.
+const CATCH_UP_MAX: u8 = 4;
+
 /// libiscsi cuts longer strings without a word.
 const STRING_MAX: usize = 255;
-
-/// What a command carries, as libiscsi will see it for as long as the command runs.
-#[derive(Clone, Copy)]
-pub enum Data {
-    /// Nothing.
-    None,
-    /// Up to so many bytes, into memory of libiscsi's.
-    Answer(u32),
-    /// So many bytes, straight into this memory.
-    Into(*mut u8, u32),
-    /// So many bytes, straight from this memory.
-    From(*const u8, u32),
-}
-
-/// What a control command carries.
-pub enum Payload<'a> {
-    /// Nothing.
-    None,
-    /// An answer of up to so many bytes.
-    Answer(u32),
-    /// Filled by the target.
-    Into(&'a mut [u8]),
-    /// Sent to the target.
-    From(&'a [u8]),
-}
-
-/// The answer to a control call, written by a callback while `iscsi_service` runs.
-#[derive(Default)]
-struct Reply {
-    status: Cell<Option<u32>>,
-    task: Cell<*mut sys::scsi_task>,
-    targets: RefCell<Vec<String>>,
-}
 
 /// One libiscsi context.
 pub struct Context {
     /// Null once destroyed.
-    raw: *mut sys::iscsi_context,
+    pub(super) raw: *mut sys::iscsi_context,
     /// libiscsi may write to its log.
     logs: bool,
     /// Shared with callbacks, which hold a pointer to it until `raw` is destroyed.
-    reply: Rc<Reply>,
+    pub(super) reply: Rc<Reply>,
     /// Failed tasks: libiscsi may still hold unsent data of theirs, so they are freed after the context.
-    failed: Vec<NonNull<sys::scsi_task>>,
-}
-
-thread_local! {
-    /// What libiscsi said to its log on this thread during a login.
-    static SAID: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
-}
-
-/// libiscsi puts its log together in one static buffer for all threads, so one login at a time may log.
-static LOG: Mutex<()> = Mutex::new(());
-
-unsafe extern "C" fn log(_level: c_int, message: *const c_char) {
-    // SAFETY: libiscsi hands over a terminated string that lives until this function returns.
-    let text = unsafe { CStr::from_ptr(message) };
-    SAID.with_borrow_mut(|said| said.push(text.to_string_lossy().into_owned()));
-}
-
-unsafe extern "C" fn on_event(
-    _context: *mut sys::iscsi_context,
-    status: c_int,
-    _data: *mut c_void,
-    private: *mut c_void,
-) {
-    // SAFETY: `private` is the `Reply` of the context that calls; it is dropped only after the context.
-    let reply = unsafe { &*private.cast::<Reply>() };
-    reply.status.set(Some(status.cast_unsigned()));
-}
-
-unsafe extern "C" fn on_task(
-    _context: *mut sys::iscsi_context,
-    status: c_int,
-    data: *mut c_void,
-    private: *mut c_void,
-) {
-    // SAFETY: as in `on_event`.
-    let reply = unsafe { &*private.cast::<Reply>() };
-    reply.status.set(Some(status.cast_unsigned()));
-    reply.task.set(data.cast());
-}
-
-unsafe extern "C" fn on_targets(
-    _context: *mut sys::iscsi_context,
-    status: c_int,
-    data: *mut c_void,
-    private: *mut c_void,
-) {
-    // SAFETY: as in `on_event`.
-    let reply = unsafe { &*private.cast::<Reply>() };
-    reply.status.set(Some(status.cast_unsigned()));
-    if status.cast_unsigned() != GOOD {
-        return;
-    }
-    let mut next = data.cast::<sys::iscsi_discovery_address>();
-    // SAFETY: a good discovery hands over a list that lives until this function returns.
-    while let Some(entry) = unsafe { next.as_ref() } {
-        if !entry.target_name.is_null() {
-            // SAFETY: a name in that list is a terminated string.
-            let name = unsafe { CStr::from_ptr(entry.target_name) };
-            reply
-                .targets
-                .borrow_mut()
-                .push(name.to_string_lossy().into_owned());
-        }
-        next = entry.next;
-    }
+    pub(super) failed: Vec<NonNull<sys::scsi_task>>,
 }
 
 impl Context {
@@ -213,16 +114,17 @@ impl Context {
         let started =
             unsafe { sys::iscsi_connect_async(raw, portal.as_ptr(), Some(on_event), private) };
         self.started(started)?;
-        let status = self.answer(deadline)?;
-        self.judge(status)
+        match self.answer(deadline)? {
+            GOOD => Ok(()),
+            _ => Err(Fault::Gone(self.words())),
+        }
     }
 
     /// Logs in. What the target said is returned either way.
     pub fn login(&mut self, deadline: u64) -> (Result<(), Fault>, Heard) {
-        SAID.with_borrow_mut(Vec::clear);
+        drop(said());
         let result = self.login_logged(deadline);
-        let said = SAID.take();
-        (result, Heard::from_log(&said))
+        (result, Heard::from_log(&said()))
     }
 
     fn login_logged(&mut self, deadline: u64) -> Result<(), Fault> {
@@ -273,160 +175,6 @@ impl Context {
         Ok(names)
     }
 
-    /// Runs one command to its end and returns the bytes of its answer, or how many bytes moved of its payload.
-    pub fn command(
-        &mut self,
-        lun: i32,
-        cdb: &Cdb,
-        payload: Payload<'_>,
-        deadline: u64,
-    ) -> Result<(Vec<u8>, usize), Fault> {
-        let (data, len) = match payload {
-            Payload::None => (Data::None, 0),
-            Payload::Answer(len) => (Data::Answer(len), 0),
-            Payload::Into(buffer) => (
-                Data::Into(buffer.as_mut_ptr(), buffer.len() as u32),
-                buffer.len(),
-            ),
-            Payload::From(buffer) => (
-                Data::From(buffer.as_ptr(), buffer.len() as u32),
-                buffer.len(),
-            ),
-        };
-        let private = self.ask();
-        // SAFETY: the payload is borrowed until this function returns, and by then the command has either ended or
-        // the context is destroyed; the reply lives longer than the context.
-        let task = unsafe { self.queue(lun, cdb, data, on_task, private) }?;
-        // Should the wait fail, `destroy` frees it, whether libiscsi made the callback or not.
-        self.reply.task.set(task.as_ptr());
-        let status = self.answer(deadline)?;
-        self.reply.task.set(null_mut());
-        // SAFETY: the callback was made, so the task is ours; it is freed below or with the context.
-        let outcome = unsafe { self.fault_of(task, status) };
-        if let Some(fault) = outcome {
-            self.failed.push(task);
-            // A target may refuse a write before it has all of its data: what is left unsent must not be sent from
-            // memory that the caller takes back now.
-            if fault.ends_session() || self.unsent() {
-                self.destroy();
-            }
-            return Err(fault);
-        }
-        // SAFETY: ended well, so libiscsi holds nothing of it any more.
-        unsafe {
-            let bytes = answer_of(task.as_ref());
-            let moved = len.saturating_sub(residual(task.as_ref()));
-            sys::scsi_free_scsi_task(task.as_ptr());
-            Ok((bytes, moved))
-        }
-    }
-
-    /// The fault of a task that ended with `status`; None when it ended well.
-    ///
-    /// # Safety
-    /// `task` is live and its callback has been made with `status`.
-    #[must_use]
-    pub unsafe fn fault_of(&self, task: NonNull<sys::scsi_task>, status: u32) -> Option<Fault> {
-        match status {
-            GOOD => None,
-            sys::scsi_status_SCSI_STATUS_CHECK_CONDITION => {
-                // SAFETY: as the caller promises.
-                let sense = unsafe { task.as_ref() }.sense;
-                Some(Fault::Sense(Sense {
-                    key: sense.key as u8,
-                    code: sense.ascq as u16,
-                }))
-            }
-            status => self.judge(status).err(),
-        }
-    }
-
-    /// Hands a command to libiscsi, which sends it when the connection is turned or pushed.
-    ///
-    /// # Safety
-    /// The memory that `data` points to, and whatever `private` points to, stay valid until `callback` was called
-    /// for this command or the context is destroyed. `callback` gets the task and owns it then; it may free a task
-    /// that ended [`GOOD`], and must hand any other to [`Context::retire`].
-    pub unsafe fn queue(
-        &mut self,
-        lun: i32,
-        cdb: &Cdb,
-        data: Data,
-        callback: Callback,
-        private: *mut c_void,
-    ) -> Result<NonNull<sys::scsi_task>, Fault> {
-        let raw = self.live()?;
-        let mut cdb_bytes = *cdb;
-        let (direction, len) = match data {
-            Data::None => (sys::scsi_xfer_dir_SCSI_XFER_NONE, 0),
-            Data::Answer(len) | Data::Into(_, len) => (sys::scsi_xfer_dir_SCSI_XFER_READ, len),
-            Data::From(_, len) => (sys::scsi_xfer_dir_SCSI_XFER_WRITE, len),
-        };
-        let len = c_int::try_from(len)
-            .map_err(|_| Fault::Rejected("a transfer of 2 GiB or more".into()))?;
-        // SAFETY: the command block is copied; its length fits.
-        let task = unsafe {
-            sys::scsi_create_task(
-                c_int::from(cdb_length(cdb)),
-                cdb_bytes.as_mut_ptr(),
-                direction.cast_signed(),
-                len,
-            )
-        };
-        let task = NonNull::new(task).ok_or_else(no_memory)?;
-        // SAFETY: a fresh task of ours. libiscsi only reads what it sends, whatever its signature says, and the
-        // caller keeps the memory.
-        let attached = unsafe {
-            match data {
-                Data::Into(buffer, _) => {
-                    sys::scsi_task_add_data_in_buffer(task.as_ptr(), len, buffer)
-                }
-                Data::From(buffer, _) => {
-                    sys::scsi_task_add_data_out_buffer(task.as_ptr(), len, buffer.cast_mut())
-                }
-                Data::None | Data::Answer(_) => 0,
-            }
-        };
-        let started = if attached == 0 {
-            // SAFETY: a live context and a task that it takes over until the callback.
-            unsafe {
-                sys::iscsi_scsi_command_async(
-                    raw,
-                    lun,
-                    task.as_ptr(),
-                    Some(callback),
-                    null_mut(),
-                    private,
-                )
-            }
-        } else {
-            -1
-        };
-        if started != 0 {
-            // SAFETY: libiscsi did not take it.
-            unsafe { sys::scsi_free_scsi_task(task.as_ptr()) };
-            return Err(Fault::Rejected(
-                self.words().unwrap_or_else(|| "no reason given".into()),
-            ));
-        }
-        Ok(task)
-    }
-
-    /// Takes a task that failed; it is freed with the context, since libiscsi may still hold data of it.
-    pub fn retire(&mut self, task: NonNull<sys::scsi_task>) {
-        self.failed.push(task);
-    }
-
-    /// Whether anything is still to be sent.
-    fn unsent(&self) -> bool {
-        // SAFETY: a live context, or null, which is asked nothing.
-        !self.raw.is_null()
-            && unsafe {
-                sys::iscsi_out_queue_length(self.raw) > 0
-                    || sys::iscsi_which_events(self.raw) & c_int::from(PollFlags::OUT.bits()) != 0
-            }
-    }
-
     /// Sends what is queued, as far as the socket takes it now.
     pub fn push(&mut self) -> Result<(), Fault> {
         let raw = self.live()?;
@@ -436,6 +184,18 @@ impl Context {
             return Ok(());
         }
         self.service(PollFlags::OUT)
+    }
+
+    /// Answers what the target asked while nobody listened, without waiting; fails when it closed the connection.
+    pub fn catch_up(&mut self) -> Result<(), Fault> {
+        // A closed connection shows at the second look: at the first, libiscsi notes that it may not reconnect.
+        for _ in 0..CATCH_UP_MAX {
+            if let Err(fault) = self.turn(0) {
+                self.destroy();
+                return Err(fault);
+            }
+        }
+        Ok(())
     }
 
     /// Waits until something can be received or sent, or `until` has passed, and does it.
@@ -503,7 +263,7 @@ impl Context {
         }
     }
 
-    fn live(&self) -> Result<*mut sys::iscsi_context, Fault> {
+    pub(super) fn live(&self) -> Result<*mut sys::iscsi_context, Fault> {
         if self.raw.is_null() {
             return Err(Fault::Closed);
         }
@@ -511,7 +271,7 @@ impl Context {
     }
 
     /// Readies the reply for a new call and gives the pointer for its callback.
-    fn ask(&self) -> *mut c_void {
+    pub(super) fn ask(&self) -> *mut c_void {
         self.reply.status.set(None);
         self.reply.targets.borrow_mut().clear();
         Rc::as_ptr(&self.reply).cast_mut().cast()
@@ -526,7 +286,7 @@ impl Context {
     }
 
     /// Turns the connection until the call is answered. Failing destroys the context: nothing of the call is left.
-    fn answer(&mut self, deadline: u64) -> Result<u32, Fault> {
+    pub(super) fn answer(&mut self, deadline: u64) -> Result<u32, Fault> {
         loop {
             if let Some(status) = self.reply.status.get() {
                 return Ok(status);
@@ -546,7 +306,7 @@ impl Context {
     }
 
     /// The fault of any other status than good.
-    fn judge(&self, status: u32) -> Result<(), Fault> {
+    pub(super) fn judge(&self, status: u32) -> Result<(), Fault> {
         match status {
             GOOD => Ok(()),
             sys::scsi_status_SCSI_STATUS_TIMEOUT => Err(Fault::TimedOut),
@@ -557,7 +317,7 @@ impl Context {
     }
 
     /// libiscsi's words on its last failure, where they help.
-    fn words(&self) -> Option<String> {
+    pub(super) fn words(&self) -> Option<String> {
         if self.raw.is_null() {
             return None;
         }
@@ -579,29 +339,6 @@ impl Drop for Context {
     }
 }
 
-/// The answer of a task, from libiscsi's memory.
-///
-/// # Safety
-/// `task` ended well.
-unsafe fn answer_of(task: &sys::scsi_task) -> Vec<u8> {
-    let size = usize::try_from(task.datain.size).unwrap_or(0);
-    if task.datain.data.is_null() {
-        return Vec::new();
-    }
-    // SAFETY: libiscsi keeps `size` bytes there until the task is freed.
-    unsafe { std::slice::from_raw_parts(task.datain.data, size) }.to_vec()
-}
-
-/// Bytes of the payload that the target says did not move.
-#[must_use]
-pub const fn residual(task: &sys::scsi_task) -> usize {
-    if task.residual_status == sys::scsi_residual_SCSI_RESIDUAL_UNDERFLOW {
-        task.residual
-    } else {
-        0
-    }
-}
-
 fn c_string(text: &str) -> Result<CString, Fault> {
     if text.len() > STRING_MAX {
         return Err(Fault::Rejected(format!(
@@ -609,8 +346,4 @@ fn c_string(text: &str) -> Result<CString, Fault> {
         )));
     }
     CString::new(text).map_err(|_| Fault::Rejected("a zero byte in a name or secret".into()))
-}
-
-fn no_memory() -> Fault {
-    Fault::Rejected("no memory for a command".into())
 }

@@ -4,8 +4,9 @@
 //! its log: the log of a login is the source here. Must not know: SCSI commands.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use super::address::{Address, Digest, default_initiator};
+use super::address::{Address, DEFAULT_PORT, Digest, default_initiator};
 use super::context::Context;
 use super::fault::{Fault, Refusal};
 use super::portal;
@@ -124,12 +125,16 @@ pub fn log_in(address: &Address, login: &Login, deadline: u64) -> Result<Connect
             return Ok(Connected { context, heard });
         };
         if matches!(heard.refusal, Some(0x0101 | 0x0102)) || redirected(&fault) {
-            // The portal's address ends in ",<portal group>".
-            let Some(next) = context.redirect() else {
+            let Some((host, port)) = context.redirect().as_deref().and_then(portal_of) else {
                 break;
             };
-            let next = next.split_once(',').map_or(next.as_str(), |(to, _)| to);
-            next.clone_into(&mut portal);
+            let left = deadline.saturating_sub(monotonic_ns());
+            portal = portal::reach(&host, port, Duration::from_nanos(left))
+                .map(numeric)
+                .map_err(|mut error| {
+                    error.message = format!("{} ({peer} sent the login there)", error.message);
+                    error
+                })?;
             continue;
         }
         return Err(refused(address, login, &initiator, &portal, &fault, &heard));
@@ -269,6 +274,19 @@ fn targets(
     Some(names)
 }
 
+/// Host and port of a redirect: `host[:port][,portal group]`.
+fn portal_of(text: &str) -> Option<(String, u16)> {
+    let text = text.split_once(',').map_or(text, |(portal, _)| portal);
+    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, tail)) => (host, tail.strip_prefix(':')),
+        None => text
+            .rsplit_once(':')
+            .map_or((text, None), |(host, port)| (host, Some(port))),
+    };
+    let port = port.map_or(Some(DEFAULT_PORT), |port| port.parse().ok())?;
+    (!host.is_empty() && port > 0).then(|| (host.to_owned(), port))
+}
+
 /// An address as libiscsi wants it: numeric, IPv6 in brackets, always with a port.
 fn numeric(address: SocketAddr) -> String {
     address.to_string()
@@ -307,6 +325,21 @@ mod tests {
             "iscsi_service_reconnect_if_loggedin. Can not reconnect right now.\n [iqn.a:b]",
         ]);
         assert_eq!(heard.refusal, Some(0x0201));
+    }
+
+    #[test]
+    fn redirects_name_a_portal() {
+        for (text, host, port) in [
+            ("10.0.0.2:3261,1", "10.0.0.2", 3261),
+            ("[fe80::1]:3261,12", "fe80::1", 3261),
+            ("[::1]", "::1", 3260),
+            ("nas", "nas", 3260),
+        ] {
+            assert_eq!(portal_of(text), Some((host.to_owned(), port)), "{text}");
+        }
+        for text in ["", ":3260", "nas:x", "nas:0"] {
+            assert_eq!(portal_of(text), None, "{text}");
+        }
     }
 
     #[test]

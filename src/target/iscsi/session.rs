@@ -3,46 +3,30 @@
 //! An operation is one command, or several where the LUN takes less than a block at once. Payload moves between the
 //! socket and the engine's slot without a copy. Callbacks only note which command ended; `reap` does the rest, so
 //! nothing is ever sent again from a callback. All lists are laid out at the start. A failure ends the session: the
-//! libiscsi context is destroyed at once, and with it every pointer into the slots. Times are nanoseconds of
+//! libiscsi context is destroyed at once, and with it every pointer into the slots. A target's questions (NOP-In) are
+//! answered only while reaping: an idle session wants a `reap` with a time now and then. Times are nanoseconds of
 //! `CLOCK_MONOTONIC`. Must not know: workloads, statistics.
 
 #![expect(unsafe_code, reason = "calls libiscsi, a C library")]
 
-use std::cell::Cell;
-use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::rc::Rc;
 
 use libiscsi_sys as sys;
 
-use super::context::{Data, GOOD, residual};
+use super::command::{Data, residual};
 use super::fault::Fault;
+use super::part::{self, Ended, Part, on_part};
 use super::scsi;
 use super::unit::{ATTENTIONS_MAX, Unit};
 use crate::clock::monotonic_ns;
-use crate::error::{Error, Kind, Phase, Result};
+use crate::error::{Error, Phase, Result};
 use crate::op::{Completion, Direction, Durability, Op, Submit};
 use crate::slots::Slots;
 use crate::target::{Attach, Session};
 
 /// Operations that one session keeps under way at most; the target's command window may hold back some of them.
 pub const IODEPTH_MAX: u16 = 1024;
-
-/// Indices of commands that ended and were not yet looked at.
-struct Ended {
-    list: Box<[Cell<u32>]>,
-    count: Cell<usize>,
-}
-
-/// The side of a command that its callback sees.
-struct Part {
-    ended: Rc<Ended>,
-    index: u32,
-    under_way: Cell<bool>,
-    status: Cell<u32>,
-    /// Ours to free once the callback was made; null when there is none.
-    task: Cell<*mut sys::scsi_task>,
-}
 
 /// The side of a command that only the session sees.
 #[derive(Clone, Copy)]
@@ -87,50 +71,10 @@ pub struct Lane {
     failure: Option<Error>,
 }
 
-unsafe extern "C" fn on_part(
-    _context: *mut sys::iscsi_context,
-    status: c_int,
-    _task: *mut c_void,
-    private: *mut c_void,
-) {
-    // SAFETY: `private` is one of the session's parts, which live longer than the context.
-    let part = unsafe { &*private.cast::<Part>() };
-    if !part.under_way.replace(false) {
-        return;
-    }
-    part.status.set(status.cast_unsigned());
-    let count = part.ended.count.get();
-    // Each part is in the list at most once, and the list has room for all.
-    if let Some(place) = part.ended.list.get(count) {
-        place.set(part.index);
-        part.ended.count.set(count + 1);
-    }
-}
-
 impl Lane {
     /// Makes a session of an open LUN.
     pub fn new(unit: Unit, attach: &Attach) -> Result<Self> {
-        if attach.write && unit.mode.write_protected {
-            return Err(Error::new(
-                Phase::Open,
-                Kind::Denied,
-                format!(
-                    "LUN {} of {} is write protected; allow writing at the target, or run reads only",
-                    unit.address.lun, unit.address.target
-                ),
-            ));
-        }
-        let durable = attach.write && attach.durability == Durability::Sync;
-        if durable && !unit.mode.fua {
-            return Err(Error::new(
-                Phase::Open,
-                Kind::Unsupported,
-                format!(
-                    "LUN {} of {} can't make single writes durable (it offers no FUA); use durability=flush",
-                    unit.address.lun, unit.address.target
-                ),
-            ));
-        }
+        unit.allows(attach)?;
         let depth = attach.iodepth.max(1);
         if depth > IODEPTH_MAX {
             return Err(Error::usage(format!(
@@ -139,19 +83,7 @@ impl Lane {
         }
         let pieces = attach.block_max.div_ceil(unit.transfer_max).max(1);
         let count = u32::from(depth) * pieces;
-        let ended = Rc::new(Ended {
-            list: (0..count).map(|_| Cell::new(0)).collect(),
-            count: Cell::new(0),
-        });
-        let parts = (0..count)
-            .map(|index| Part {
-                ended: Rc::clone(&ended),
-                index,
-                under_way: Cell::new(false),
-                status: Cell::new(GOOD),
-                task: Cell::new(null_mut()),
-            })
-            .collect();
+        let (ended, parts) = part::parts(count);
         let idle = Op {
             direction: Direction::Read,
             offset: 0,
@@ -183,7 +115,7 @@ impl Lane {
             flying: 0,
             home: (std::ptr::null(), 0, 0),
             write: attach.write,
-            durable,
+            durable: attach.durability == Durability::Sync,
             wire_ops: 0,
             check_at: 0,
             failure: None,
@@ -265,9 +197,9 @@ impl Lane {
     /// Takes what ended into `done`. A failure behind completions waits for the next call.
     fn collect(&mut self, done: &mut Vec<Completion>) -> Result<()> {
         let before = done.len();
-        let count = self.ended.count.replace(0);
+        let count = self.ended.take();
         for place in 0..count {
-            let index = self.ended.list[place].get();
+            let index = self.ended.at(place);
             if let Err(fault) = self.take(index, done) {
                 let op = self.flights[usize::from(self.jobs[index as usize].slot)].op;
                 let error = self.fail(&fault, op);
@@ -369,22 +301,39 @@ impl Lane {
                 unsafe { sys::scsi_free_scsi_task(task.as_ptr()) };
             }
         }
-        self.ended.count.set(0);
+        self.ended.take();
         self.flying = 0;
     }
 
-    /// One wait for the connection; a lost one fails the operation that waits longest.
-    fn turn(&mut self, until: u64) -> Result<()> {
-        if let Err(fault) = self.unit.context.turn(until) {
+    /// One wait for the connection. When it is lost, what had ended before still counts; then the operation that
+    /// waits longest names the failure.
+    fn turn(&mut self, until: u64, done: &mut Vec<Completion>) -> Result<()> {
+        let context = &mut self.unit.context;
+        // What came may call for data (R2T): sent at once, it saves a wait.
+        let Err(fault) = context.turn(until).and_then(|()| context.push()) else {
+            return self.collect(done);
+        };
+        let before = done.len();
+        self.collect(done)?;
+        if self.failure.is_none() {
             let op = self.oldest().map_or(self.flights[0].op, |flight| flight.op);
-            return Err(self.fail(&fault, op));
+            self.failure = Some(self.fail(&fault, op));
         }
-        Ok(())
+        if done.len() > before {
+            return Ok(());
+        }
+        self.earlier_failure()
+    }
+
+    /// A failure that is still to be told.
+    fn earlier_failure(&mut self) -> Result<()> {
+        self.failure.take().map_or(Ok(()), Err)
     }
 }
 
 impl Session for Lane {
     fn submit(&mut self, op: Op, slots: &mut Slots) -> Result<Submit> {
+        self.earlier_failure()?;
         let (mut block, pieces) = self.check(op, slots)?;
         self.at_home(slots)?;
         let started = monotonic_ns();
@@ -429,9 +378,7 @@ impl Session for Lane {
         slots: &mut Slots,
         done: &mut Vec<Completion>,
     ) -> Result<()> {
-        if let Some(error) = self.failure.take() {
-            return Err(error);
-        }
+        self.earlier_failure()?;
         self.at_home(slots)?;
         let before = done.len();
         loop {
@@ -440,8 +387,7 @@ impl Session for Lane {
                 return Ok(());
             }
             let wake = until.map_or(self.check_at, |until| until.min(self.check_at));
-            self.turn(wake)?;
-            self.collect(done)?;
+            self.turn(wake, done)?;
             if done.len() > before {
                 return Ok(());
             }
@@ -456,6 +402,7 @@ impl Session for Lane {
     }
 
     fn flush(&mut self) -> Result<()> {
+        self.earlier_failure()?;
         self.unit.synchronize()
     }
 

@@ -1,15 +1,17 @@
-//! One LUN, opened and known: who it is, how big, what it can do; and the control side's few reads and writes.
+//! One LUN, opened and known: who it is, how big, what it can do.
 //!
 //! Offsets and lengths are bytes, turned into blocks here. Must not know: queue depth, workloads.
 
 use super::address::Address;
-use super::context::{Context, Payload};
+use super::command::Payload;
+use super::context::Context;
 use super::fault::{Fault, Sense};
 use super::login::{Connected, Heard, log_in};
 use super::scsi::{self, Capacity, Cdb, Inquiry, Mode};
 use crate::clock::monotonic_ns;
 use crate::error::{Error, Kind, Phase, Result};
-use crate::target::{Device, Facts, Identity, Login};
+use crate::op::Durability;
+use crate::target::{Attach, Login};
 use crate::units::Bytes;
 
 /// Events that a target may report before it runs a command; Linux gives up after 5 as well.
@@ -35,9 +37,13 @@ pub struct Unit {
     pub transfer_max: u32,
     /// Longest wait for one command, in nanoseconds.
     pub io_timeout_ns: u64,
-    inquiry: Inquiry,
-    serial: Option<String>,
-    limit: Option<u32>,
+    /// Its maker's words.
+    pub inquiry: Inquiry,
+    /// Its serial number, or another name that stays.
+    pub serial: Option<String>,
+    login: Login,
+    /// The most bytes that one command moves, where the LUN names a limit.
+    pub limit: Option<u32>,
 }
 
 /// The longest wait in nanoseconds for the answer to a logout.
@@ -64,11 +70,29 @@ impl Unit {
             io_timeout_ns: nanos(login.io_timeout()),
             inquiry: Inquiry::default(),
             serial: None,
+            login: login.clone(),
             limit: None,
         };
         unit.identify(deadline, login)?;
         unit.measure(deadline, login)?;
         Ok(unit)
+    }
+
+    /// Makes sure of a live session before a control call. Between two of them minutes may pass, and targets end
+    /// sessions that leave their questions (NOP-In) unanswered: then a new one is opened, to the same LUN or none.
+    pub fn awake(&mut self) -> Result<()> {
+        if self.context.catch_up().is_ok() {
+            return Ok(());
+        }
+        let fresh = Self::open(&self.login)?;
+        if (&fresh.serial, fresh.capacity) != (&self.serial, self.capacity) {
+            return Err(Error::safety(format!(
+                "{} is no longer the one that was inspected: its serial or size has changed",
+                self.place()
+            )));
+        }
+        *self = fresh;
+        Ok(())
     }
 
     /// Makes sure that a disk is there, ready, and learns its names.
@@ -168,8 +192,33 @@ impl Unit {
         attentive(|| self.context.command(lun, cdb, payload(), deadline)).map(|(data, _)| data)
     }
 
+    /// Refuses what the LUN can't do.
+    pub fn allows(&self, attach: &Attach) -> Result<()> {
+        if attach.write && self.mode.write_protected {
+            return Err(Error::new(
+                Phase::Open,
+                Kind::Denied,
+                format!(
+                    "{} is write protected; allow writing at the target, or run reads only",
+                    self.place()
+                ),
+            ));
+        }
+        if attach.write && attach.durability == Durability::Sync && !self.mode.fua {
+            return Err(Error::new(
+                Phase::Open,
+                Kind::Unsupported,
+                format!(
+                    "{} can't make single writes durable (it offers no FUA); use durability=flush",
+                    self.place()
+                ),
+            ));
+        }
+        Ok(())
+    }
+
     /// `LUN 1 of iqn.…`.
-    fn place(&self) -> String {
+    pub fn place(&self) -> String {
         format!("LUN {} of {}", self.address.lun, self.address.target)
     }
 
@@ -244,7 +293,7 @@ impl Unit {
 }
 
 /// Runs a command again while the target reports an event (a unit attention) in its place.
-fn attentive<T>(
+pub fn attentive<T>(
     mut run: impl FnMut() -> std::result::Result<T, Fault>,
 ) -> std::result::Result<T, Fault> {
     let mut attentions = 0;
@@ -263,128 +312,5 @@ impl Drop for Unit {
         // Said or not, the session ends here; a target that hears it frees its side at once.
         self.context
             .logout(monotonic_ns().saturating_add(LOGOUT_NS));
-    }
-}
-
-impl Device for Unit {
-    fn facts(&mut self) -> Result<Facts> {
-        let Inquiry {
-            vendor,
-            product,
-            revision,
-            ..
-        } = &self.inquiry;
-        let capacity = self.capacity;
-        let yes = |flag| if flag { "yes" } else { "no" }.to_owned();
-        let mut lines = vec![
-            ("target".into(), self.address.target.clone()),
-            ("portal".into(), self.address.portal()),
-            ("LUN".into(), self.address.lun.to_string()),
-            ("device".into(), format!("{vendor} {product} {revision}")),
-        ];
-        let mut line = |label: &str, value: Option<String>| {
-            if let Some(value) = value {
-                lines.push((label.to_owned(), value));
-            }
-        };
-        line("serial", self.serial.clone());
-        line("capacity", Some(Bytes(capacity.bytes()).to_string()));
-        line("logical block", Some(format!("{} bytes", capacity.block)));
-        line(
-            "physical block",
-            capacity.physical.map(|bytes| format!("{bytes} bytes")),
-        );
-        line("thin provisioned", capacity.thin.map(yes));
-        line("write protected", Some(yes(self.mode.write_protected)));
-        line("volatile write cache", self.mode.write_cache.map(yes));
-        line("single durable writes (FUA)", Some(yes(self.mode.fua)));
-        line(
-            "largest transfer",
-            self.limit.map(|bytes| Bytes(u64::from(bytes)).to_string()),
-        );
-        let agreed = self.heard.words();
-        line("negotiated", Some(agreed).filter(|words| !words.is_empty()));
-        Ok(Facts {
-            lines,
-            free_bytes: None,
-            server: Some(format!("{vendor} {product} {revision}")),
-        })
-    }
-
-    fn identity(&mut self) -> Result<Identity> {
-        Ok(Identity {
-            serial: self.serial.clone().unwrap_or_default(),
-            model: format!("{} {}", self.inquiry.vendor, self.inquiry.product)
-                .trim()
-                .to_owned(),
-            capacity: self.capacity.bytes(),
-            block: self.capacity.block,
-            write_protected: self.mode.write_protected,
-        })
-    }
-
-    fn holders(&mut self) -> Result<Vec<String>> {
-        // libiscsi runs in this process: the kernel does not know the LUN through it.
-        Ok(Vec::new())
-    }
-
-    fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.blocks(offset, buffer.len() as u64)?;
-        let lun = self.address.wire_lun();
-        let mut at = offset;
-        for piece in buffer.chunks_mut(self.transfer_max as usize) {
-            let (first, count) = self.blocks(at, piece.len() as u64)?;
-            let doing = format!("read {} bytes at offset {at}", piece.len());
-            let cdb = scsi::read_16(first, count as u32);
-            let deadline = monotonic_ns().saturating_add(self.io_timeout_ns);
-            let (_, moved) = attentive(|| {
-                self.context
-                    .command(lun, &cdb, Payload::Into(piece), deadline)
-            })
-            .map_err(|fault| self.moving(&fault, Phase::Io, &doing))?;
-            self.whole(moved, piece.len(), &doing)?;
-            at += piece.len() as u64;
-        }
-        Ok(())
-    }
-
-    fn write(&mut self, offset: u64, data: &[u8]) -> Result<()> {
-        self.blocks(offset, data.len() as u64)?;
-        let lun = self.address.wire_lun();
-        let mut at = offset;
-        for piece in data.chunks(self.transfer_max as usize) {
-            let (first, count) = self.blocks(at, piece.len() as u64)?;
-            let doing = format!("write {} bytes at offset {at}", piece.len());
-            let cdb = scsi::write_16(first, count as u32, false);
-            let deadline = monotonic_ns().saturating_add(self.io_timeout_ns);
-            let (_, moved) = attentive(|| {
-                self.context
-                    .command(lun, &cdb, Payload::From(piece), deadline)
-            })
-            .map_err(|fault| self.moving(&fault, Phase::Io, &doing))?;
-            self.whole(moved, piece.len(), &doing)?;
-            at += piece.len() as u64;
-        }
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        self.synchronize()
-    }
-}
-
-impl Unit {
-    fn whole(&self, moved: usize, wanted: usize, doing: &str) -> Result<()> {
-        if moved == wanted {
-            return Ok(());
-        }
-        Err(Error::new(
-            Phase::Io,
-            Kind::Protocol,
-            format!(
-                "could not {doing}: {} moved only {moved} bytes",
-                self.place()
-            ),
-        ))
     }
 }
