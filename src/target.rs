@@ -18,6 +18,8 @@ use crate::op::{Completion, Durability, Op, Submit};
 use crate::slots::Slots;
 use crate::spec::uri::TargetSpec;
 
+#[cfg(feature = "iscsi")]
+pub mod iscsi;
 pub mod nfs;
 pub mod null;
 pub mod sim;
@@ -54,6 +56,8 @@ pub const PROTOCOLS: &[&Protocol] = &[
     &nfs::PROTOCOL,
     #[cfg(feature = "smb")]
     &smb::PROTOCOL,
+    #[cfg(feature = "iscsi")]
+    &iscsi::PROTOCOL,
 ];
 
 /// Where a protocol's workers may run.

@@ -4,6 +4,7 @@
 #![allow(
     missing_docs,
     unsafe_code,
+    unsafe_op_in_unsafe_fn,
     non_camel_case_types,
     non_snake_case,
     non_upper_case_globals,
