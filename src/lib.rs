@@ -4,6 +4,7 @@
 pub mod clock;
 pub mod error;
 pub mod op;
+pub mod probe;
 pub mod slots;
 pub mod spec;
 pub mod target;

@@ -18,7 +18,11 @@ use crate::op::{Completion, Durability, Op, Submit};
 use crate::slots::Slots;
 use crate::spec::uri::TargetSpec;
 
+pub mod block;
+pub mod file;
+pub mod local;
 pub mod null;
+pub mod ram;
 
 /// A way to reach storage.
 pub struct Protocol {
@@ -41,7 +45,12 @@ pub struct Protocol {
 }
 
 /// Every protocol that this build has.
-pub const PROTOCOLS: &[&Protocol] = &[&null::PROTOCOL];
+pub const PROTOCOLS: &[&Protocol] = &[
+    &null::PROTOCOL,
+    &ram::PROTOCOL,
+    &file::PROTOCOL,
+    &block::PROTOCOL,
+];
 
 /// Where a protocol's workers may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
