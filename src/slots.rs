@@ -2,7 +2,14 @@
 //!
 //! Must not know: what is in them, or who fills them.
 
-use memmap2::MmapMut;
+#![expect(
+    unsafe_code,
+    reason = "slots that the kernel fills must not be covered by a reference to the whole mapping"
+)]
+
+use std::sync::Arc;
+
+use memmap2::{MmapMut, MmapRaw};
 
 /// Alignment of every slot in bytes: enough for `O_DIRECT` on any common device.
 pub const ALIGNMENT: usize = 4096;
@@ -10,10 +17,15 @@ pub const ALIGNMENT: usize = 4096;
 /// A fixed set of equally sized buffers in one anonymous mapping.
 #[derive(Debug)]
 pub struct Slots {
-    map: MmapMut,
+    map: Arc<MmapRaw>,
     stride: usize,
     count: u16,
 }
+
+/// Keeps the memory of some [`Slots`] mapped: a session whose operations the kernel fills on its own holds one,
+/// so that the order in which an engine drops its parts can't make the kernel write into freed memory.
+#[derive(Debug)]
+pub struct Hold(Arc<MmapRaw>);
 
 impl Slots {
     /// `count` slots of at least `len` bytes each, their pages already touched, so that the first operation
@@ -24,7 +36,11 @@ impl Slots {
         for page in map.chunks_mut(ALIGNMENT) {
             page[0] = std::hint::black_box(0);
         }
-        Ok(Self { map, stride, count })
+        Ok(Self {
+            map: Arc::new(map.into()),
+            stride,
+            count,
+        })
     }
 
     /// How many slots there are.
@@ -39,17 +55,45 @@ impl Slots {
         self.stride
     }
 
+    /// Keeps the memory alive beyond the slots themselves.
+    #[must_use]
+    pub fn hold(&self) -> Hold {
+        Hold(Arc::clone(&self.map))
+    }
+
+    /// Whether `hold` is of these very slots.
+    #[must_use]
+    pub fn held_by(&self, hold: &Hold) -> bool {
+        Arc::ptr_eq(&self.map, &hold.0)
+    }
+
+    /// Where a slot starts in the mapping, in bytes; panics when `len` bytes there are not all its own.
+    #[inline]
+    fn start(&self, slot: u16, len: u32) -> usize {
+        assert!(
+            slot < self.count.max(1) && len as usize <= self.stride,
+            "slot {slot} with {len} bytes is outside the slots"
+        );
+        usize::from(slot) * self.stride
+    }
+
     /// The first `len` bytes of a slot.
     #[must_use]
+    #[inline]
     pub fn get(&self, slot: u16, len: u32) -> &[u8] {
-        let start = usize::from(slot) * self.stride;
-        &self.map[start..start + len as usize]
+        let start = self.start(slot, len);
+        // SAFETY: `start` checked that the range lies inside the mapping, which lives as long as self; it was
+        // initialised by the kernel, and only `get_mut` (which borrows self mutably) hands out writable memory.
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr().add(start), len as usize) }
     }
 
     /// The first `len` bytes of a slot, to fill.
+    #[inline]
     pub fn get_mut(&mut self, slot: u16, len: u32) -> &mut [u8] {
-        let start = usize::from(slot) * self.stride;
-        &mut self.map[start..start + len as usize]
+        let start = self.start(slot, len);
+        // SAFETY: as in `get`, and self is borrowed mutably, so that no other reference to a slot exists; a
+        // `Hold` gives no access.
+        unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().add(start), len as usize) }
     }
 }
 

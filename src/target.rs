@@ -18,10 +18,14 @@ use crate::op::{Completion, Durability, Op, Submit};
 use crate::slots::Slots;
 use crate::spec::uri::TargetSpec;
 
+pub mod block;
+pub mod file;
 #[cfg(feature = "iscsi")]
 pub mod iscsi;
+pub mod local;
 pub mod nfs;
 pub mod null;
+pub mod ram;
 pub mod sim;
 #[cfg(feature = "smb")]
 pub mod smb;
@@ -37,8 +41,6 @@ pub struct Protocol {
     pub example: &'static str,
     /// The URI options it takes, each with its meaning.
     pub options: &'static [(&'static str, &'static str)],
-    /// Whether data outlives the run; false for `null:`, `sim:` and `ram:`.
-    pub persistent: bool,
     /// Checks a parsed URI without touching anything.
     pub check: fn(&TargetSpec) -> Result<()>,
     /// What this target can do, as far as its URI tells.
@@ -51,13 +53,16 @@ pub struct Protocol {
 
 /// Every protocol that this build has.
 pub const PROTOCOLS: &[&Protocol] = &[
-    &null::PROTOCOL,
-    &sim::PROTOCOL,
+    &ram::PROTOCOL,
+    &file::PROTOCOL,
+    &block::PROTOCOL,
     &nfs::PROTOCOL,
     #[cfg(feature = "smb")]
     &smb::PROTOCOL,
     #[cfg(feature = "iscsi")]
     &iscsi::PROTOCOL,
+    &null::PROTOCOL,
+    &sim::PROTOCOL,
 ];
 
 /// Where a protocol's workers may run.

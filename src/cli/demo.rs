@@ -174,7 +174,7 @@ fn start(servers: Servers, size: u64) -> Result<Vec<Box<dyn Server>>> {
             };
             started.push(Box::new(real::Nfs::start(&work, &options)?));
             if cfg!(feature = "smb") {
-                let shares = vec![real::Share::new("bench", made("smb-share")?)];
+                let shares = vec![real::smb::Share::new("bench", made("smb-share")?)];
                 let options = real::SmbOptions {
                     shares,
                     ..real::SmbOptions::default()
@@ -189,7 +189,7 @@ fn start(servers: Servers, size: u64) -> Result<Vec<Box<dyn Server>>> {
                         Error::io(Phase::Prepare, &error, "make the file behind the LUN")
                     })?;
                 let options = real::IscsiOptions {
-                    luns: vec![real::Lun::new(lun)],
+                    luns: vec![real::iscsi::Lun::new(lun)],
                     ..real::IscsiOptions::default()
                 };
                 started.push(Box::new(real::Iscsi::start(&work, &options)?));

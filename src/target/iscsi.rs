@@ -40,7 +40,6 @@ pub const PROTOCOL: Protocol = Protocol {
             "none or crc32c (default: as the target likes)",
         ),
     ],
-    persistent: true,
     check: |spec| Address::of(spec).map(drop),
     caps: |_| Caps {
         iodepth_max: IODEPTH_MAX,

@@ -49,7 +49,6 @@ pub const PROTOCOL: Protocol = Protocol {
             "crate: one call under way on one connection (nfs3_client)",
         ),
     ],
-    persistent: true,
     check,
     caps: |_| Caps {
         iodepth_max: 1,

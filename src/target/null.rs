@@ -10,7 +10,6 @@ pub const PROTOCOL: Protocol = Protocol {
     name: "null",
     example: "null:",
     options: &[],
-    persistent: false,
     check: |_| Ok(()),
     caps: |_| Caps {
         iodepth_max: 1,

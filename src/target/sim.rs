@@ -38,7 +38,6 @@ pub const PROTOCOL: Protocol = Protocol {
         ("stall", "how long a stall takes, 2s by default"),
         ("flush", "how long a flush takes, nothing by default"),
     ],
-    persistent: false,
     check: |spec| Model::read(spec).map(drop),
     caps: |_| Caps {
         iodepth_max: 4096,

@@ -40,7 +40,6 @@ pub const PROTOCOL: Protocol = Protocol {
             "1 signs every message; 0 signs only where the server demands it",
         ),
     ],
-    persistent: true,
     check: |spec| place::Place::of(spec).map(drop),
     caps,
     control: |login| {
