@@ -36,7 +36,7 @@ pub const PROTOCOL: Protocol = Protocol {
     caps,
     control: |login| {
         Ok(Control::Files(Box::new(directory::Directory::new(
-            Tree::open(&login.spec)?,
+            Tree::open(login)?,
         ))))
     },
     connect,
@@ -87,7 +87,7 @@ fn connect(login: &Login, attach: &Attach) -> Result<Box<dyn Session>> {
         OFlags::DSYNC,
         attach.write && attach.durability == Durability::Sync,
     );
-    let tree = Tree::open(spec)?;
+    let tree = Tree::open(login)?;
     let name = tree.name(&attach.object);
     let file = tree.open_file(&attach.object, attach.write, flags)?;
     let direct = if bypass {

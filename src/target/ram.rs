@@ -141,7 +141,12 @@ impl Ram {
             let doing = format!("make {} of memory", Bytes(size));
             Error::io(Phase::Prepare, &error.into(), &doing)
         };
-        let memory = match self.memory.take() {
+        let present = self.memory.take().filter(|memory| {
+            // Reserved huge pages that can't grow give way to ordinary ones.
+            let extra = size - memory.size;
+            memory.page == base_page() || room.huge.is_some_and(|huge| huge.holds(extra))
+        });
+        let memory = match present {
             Some(memory) => memory,
             None => Memory::new(size, room).map_err(error)?,
         };
@@ -171,9 +176,14 @@ impl Memory {
         Ok(Self {
             handle,
             size: 0,
-            page: rustix::param::page_size() as u64,
+            page: base_page(),
         })
     }
+}
+
+/// The size of an ordinary page.
+fn base_page() -> u64 {
+    rustix::param::page_size() as u64
 }
 
 fn lost() -> Error {

@@ -6,12 +6,17 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, openat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, fstatvfs, openat,
+};
 use rustix::io::Errno;
 
 use crate::error::{Error, Kind, Phase, Result};
-use crate::spec::uri::TargetSpec;
+use crate::target::Login;
 use crate::target::local::{direct, fault};
 
 /// An open directory and what lies below it.
@@ -56,34 +61,44 @@ pub fn parts(path: &str) -> Result<Vec<&str>> {
 }
 
 impl Tree {
-    /// Opens the URI's directory, which must exist.
-    pub fn open(spec: &TargetSpec) -> Result<Self> {
-        let path = PathBuf::from(&spec.path);
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::open(&path, flags, Mode::empty()).map_err(|errno| {
+    /// Opens the URI's directory, which must exist and answer in time: on a network mount whose server is away, the
+    /// kernel would wait for ever.
+    pub fn open(login: &Login) -> Result<Self> {
+        let path = PathBuf::from(&login.spec.path);
+        let limit = login.connect_timeout();
+        let wanted = path.clone();
+        let opened = within(limit, move || open_and_ask(&wanted)).unwrap_or(Err(Errno::TIMEDOUT));
+        let root = opened.map_err(|errno| {
+            let shown = path.display();
             let (kind, message) = match errno {
                 Errno::NOENT => (
                     Kind::NotFound,
-                    format!(
-                        "there is no directory {}; make it, or mount what belongs there",
-                        path.display()
-                    ),
+                    format!("there is no directory {shown}; make it, or mount what belongs there"),
                 ),
                 Errno::NOTDIR => (
                     Kind::Usage,
                     format!(
-                        "{} is not a directory; a file target names the directory to test in",
-                        path.display()
+                        "{shown} is not a directory; a file target names the directory to test in"
+                    ),
+                ),
+                Errno::TIMEDOUT => (
+                    Kind::TimedOut,
+                    format!(
+                        "{shown} gave no answer within {} s; is the server of its mount away?",
+                        limit.as_secs_f64()
                     ),
                 ),
                 errno => {
-                    let doing = format!("open the directory {}", path.display());
-                    return fault(Phase::Open, &errno.into(), &doing, "").at(&spec.uri);
+                    let doing = format!("open the directory {shown}");
+                    return fault(Phase::Open, &errno.into(), &doing, "");
                 }
             };
-            Error::new(Phase::Open, kind, message).at(&spec.uri)
-        })?;
-        Ok(Self { root, path })
+            Error::new(Phase::Open, kind, message)
+        });
+        Ok(Self {
+            root: root.map_err(|error| error.at(&login.spec.uri))?,
+            path,
+        })
     }
 
     /// The directory as given.
@@ -195,6 +210,29 @@ impl Tree {
     }
 }
 
+/// Opens a directory and asks its file system something that no cache answers.
+fn open_and_ask(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = rustix::fs::open(path, flags, Mode::empty())?;
+    // Not every file system has an answer; that one comes is what counts.
+    let _ = fstatvfs(&root);
+    Ok(root)
+}
+
+/// The result of a call that may hang in the kernel; None when it does. Its thread is then left behind: nothing can
+/// end it but the server's return or the end of this process.
+fn within<T: Send + 'static>(
+    limit: Duration,
+    call: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let spawned = thread::Builder::new()
+        .name("open".to_owned())
+        .spawn(move || sender.send(call()).ok());
+    spawned.ok()?;
+    receiver.recv_timeout(limit).ok()
+}
+
 /// `ENOTDIR` is what the kernel says of a link where a directory is wanted: tells the two apart.
 fn link_or(errno: Errno, within: BorrowedFd<'_>, name: &str) -> Errno {
     let is_link = || {
@@ -205,5 +243,18 @@ fn link_or(errno: Errno, within: BorrowedFd<'_>, name: &str) -> Errno {
         Errno::LOOP
     } else {
         errno
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_hangs_is_left_behind() {
+        assert_eq!(within(Duration::from_secs(5), || 7), Some(7));
+        let (_sender, receiver) = mpsc::channel::<()>();
+        let hang = move || receiver.recv().is_ok();
+        assert_eq!(within(Duration::from_millis(20), hang), None);
     }
 }

@@ -289,23 +289,50 @@ fn waiting_ends_at_the_time_asked_for_and_at_the_limit() {
         .session
         .reap(Some(start + 50_000_000), &mut scene.slots, &mut done)
         .expect("time passed");
-    assert!(
-        done.is_empty() && (50..250).contains(&passed()),
-        "{}",
-        passed()
-    );
+    assert!(done.is_empty() && passed() >= 50, "{} ms", passed());
     let error = scene
         .session
         .reap(None, &mut scene.slots, &mut done)
         .expect_err("silence");
     assert_eq!((error.phase, error.kind), (Phase::Io, Kind::TimedOut));
     assert!(
-        (300..2000).contains(&passed()),
-        "counted from the first wait: {}",
+        passed() >= 300,
+        "{} ms, counted from the first wait",
         passed()
     );
+}
+
+#[test]
+fn a_session_that_ends_cancels_what_hangs() {
+    if !uring_or_its_refusal() {
+        return;
+    }
+    let (reader, _writer) = std::io::pipe().expect("a pipe");
+    let mut opened = opened(File::from(OwnedFd::from(reader)));
+    opened.io_timeout = Duration::from_secs(30);
+    let session = opened
+        .start(Some(Engine::IoUring), &attach("", false, 2))
+        .expect("a session");
+    let mut scene = Scene::new(session, 2, 4096);
+    let op = Op {
+        direction: Direction::Read,
+        offset: 0,
+        len: 4096,
+        slot: 0,
+    };
+    scene
+        .session
+        .submit(op, &mut scene.slots)
+        .expect("it is queued");
+    let start = crate::clock::monotonic_ns();
+    let mut done = Vec::new();
+    scene
+        .session
+        .reap(Some(start), &mut scene.slots, &mut done)
+        .expect("handed to the kernel");
     drop(scene);
-    assert!(passed() < 2000, "the operation was cancelled: {}", passed());
+    let seconds = (crate::clock::monotonic_ns() - start) / 1_000_000_000;
+    assert!(seconds < 15, "cancelled, not waited for: {seconds} s");
 }
 
 #[test]
