@@ -25,6 +25,9 @@ use crate::units::Nanos;
 const LOOK: Duration = Duration::from_millis(50);
 /// How long workers may take to end after they were told to, beyond the I/O timeout.
 const GRACE: Duration = Duration::from_secs(5);
+/// Steps of a session's coming up, each bounded by the connect timeout (a port mapper, a mount service, the service
+/// itself): a session that fails says which, so it must not be given up before it can.
+const STAGES: u32 = 3;
 /// Extra patience for each session that must come up.
 const PER_SESSION: Duration = Duration::from_millis(500);
 
@@ -162,7 +165,7 @@ pub(super) fn drive(
     sample: &mut Sampler<'_>,
 ) -> Result<Driven> {
     let ramp = jobs.first().map_or(0, |job| job.phase.ramp_time.0);
-    let patience = place.login.connect_timeout() + PER_SESSION * jobs.len() as u32;
+    let patience = place.login.connect_timeout() * STAGES + GRACE + PER_SESSION * jobs.len() as u32;
     let own_stop = Arc::new(AtomicBool::new(false));
     let mut driven = Driven {
         reports: Vec::new(),
@@ -182,6 +185,7 @@ pub(super) fn drive(
     };
     let start = fleet.go();
     let mut watcher = Watcher::new(start, ramp, place.login.io_timeout());
+    let mut broken = Ok(());
     while driven.reports.len() < count {
         if let Some((_, Event::Report(report))) = fleet.next(LOOK) {
             if report.error.is_some() {
@@ -194,12 +198,19 @@ pub(super) fn drive(
             own_stop.store(true, Relaxed);
         }
         let sum = total(&fleet);
-        watcher.look(&sum, watch, sample)?;
+        if let Err(error) = watcher.look(&sum, watch, sample) {
+            // The workers end first: what they write to is removed next.
+            own_stop.store(true, Relaxed);
+            broken = broken.and(Err(error));
+        }
         if let Some(error) = watcher.overdue(own_stop.load(Relaxed)) {
+            // A worker that wakes up later must find that it is over.
+            own_stop.store(true, Relaxed);
             driven.outside = Some(error);
             break;
         }
     }
+    broken?;
     driven.busiest_core_percent = watcher.busiest();
     driven.device = watcher.device();
     Ok(driven)
