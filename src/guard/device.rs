@@ -3,7 +3,7 @@
 //! Layout: a manifest in the first 4 KiB, nothing up to [`DATA_BASE`], then test data. The manifest is written before
 //! any data and zeroed after all of it, so that a crash at any point leaves a device that is recognised as ours.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Phase, Result};
 use crate::guard::{Claim, Leftover, Manifest, Object};
 use crate::payload::{Payload, mix};
 use crate::target::{Device, Identity};
@@ -259,10 +259,23 @@ impl Extent {
                 "{size} of test data stay on the device; 'nasgauge clean URI' zeroes them"
             )));
         }
-        zero(device, &self.identity, self.high_water)?;
+        if device.identity()? != self.identity {
+            return Err(stuck(&Error::safety(
+                "the device is not the one that was written to",
+            )));
+        }
+        zero(device, &self.identity, self.high_water).map_err(|error| stuck(&error))?;
         self.entered = false;
         Ok(None)
     }
+}
+
+fn stuck(error: &Error) -> Error {
+    let message = format!(
+        "{}; test data stay on the device, and 'nasgauge clean URI' zeroes them later",
+        error.message
+    );
+    Error::new(Phase::Cleanup, error.kind, message)
 }
 
 fn zero(device: &mut dyn Device, identity: &Identity, high_water: u64) -> Result<()> {
@@ -272,7 +285,12 @@ fn zero(device: &mut dyn Device, identity: &Identity, high_water: u64) -> Result
     let mut offset = DATA_BASE;
     while offset < end {
         let len = step.min(end - offset);
-        device.write(offset, &zeros[..len as usize])?;
+        if let Err(error) = device.write(offset, &zeros[..len as usize]) {
+            if error.server_lost() {
+                return Err(error);
+            }
+            zero_piecewise(device, identity, offset, len)?;
+        }
         offset += len;
     }
     device.flush()?;
@@ -281,6 +299,29 @@ fn zero(device: &mut dyn Device, identity: &Identity, high_water: u64) -> Result
         &zeros[..block_multiple(HEADER as u64, identity) as usize],
     )?;
     device.flush()
+}
+
+/// Zeroes block by block what could not be zeroed at once, leaving out what is zero: a thin device without space left
+/// refuses to write where nothing was ever written.
+fn zero_piecewise(
+    device: &mut dyn Device,
+    identity: &Identity,
+    offset: u64,
+    len: u64,
+) -> Result<()> {
+    let step = block_multiple(HEADER as u64, identity);
+    let mut block = vec![0; step as usize];
+    let mut at = offset;
+    while at < offset + len {
+        let piece = &mut block[..step.min(offset + len - at) as usize];
+        device.read(at, piece)?;
+        if piece.iter().any(|byte| *byte != 0) {
+            piece.fill(0);
+            device.write(at, piece)?;
+        }
+        at += step;
+    }
+    Ok(())
 }
 
 /// Our manifest on the device, if there is one.

@@ -3,6 +3,8 @@
 //! Layout: `nasgauge-RUN/` with `nasgauge.json` (the manifest), `data.bin`, and `laid.json` once all of the data is
 //! there. A crash at any point leaves a directory that `clean` recognises, or an empty one.
 
+use std::time::{Duration, Instant};
+
 use crate::error::{Error, Kind, Phase, Result};
 use crate::guard::{Claim, Leftover, Manifest, Object, same_kind};
 use crate::target::Files;
@@ -14,6 +16,10 @@ const LAID: &str = "laid.json";
 const DATA: &str = "data.bin";
 /// The largest manifest that is read.
 const MANIFEST_LIMIT: usize = 64 << 10;
+/// How long what is in the way of a removal may take to pass.
+const PASSING: Duration = Duration::from_secs(4);
+/// Pause before a removal is tried again.
+const AGAIN: Duration = Duration::from_millis(100);
 /// Names of recycle bins that keep what is removed.
 const BINS: &[&str] = &[
     "#recycle",
@@ -218,24 +224,51 @@ impl Directory {
         }
         let mut first = Ok(None);
         // The manifest goes last of the files: until then `clean` knows the directory.
-        let order = [LAID, DATA, MANIFEST];
-        let files_made = order.iter().filter(|file| made.contains(&Made::File(file)));
-        for file in files_made {
-            if let Err(error) = files.remove(&format!("{name}/{file}"))
-                && error.kind != Kind::NotFound
-                && first.is_ok()
-            {
-                first = Err(stuck(&error, name));
+        let order = [
+            Made::File(LAID),
+            Made::File(DATA),
+            Made::File(MANIFEST),
+            Made::Directory,
+        ];
+        for thing in order {
+            if !made.contains(&thing) {
+                continue;
+            }
+            let removed = insist(|| match thing {
+                Made::File(file) => files.remove(&format!("{name}/{file}")),
+                Made::Directory => files.remove_directory(name),
+            });
+            match removed {
+                Ok(()) => made.retain(|other| *other != thing),
+                Err(error) => {
+                    let lost = error.server_lost();
+                    if first.is_ok() {
+                        first = Err(stuck(&error, name));
+                    }
+                    // Each further call would wait as long.
+                    if lost {
+                        break;
+                    }
+                }
             }
         }
-        if made.contains(&Made::Directory)
-            && let Err(error) = files.remove_directory(name)
-            && first.is_ok()
-        {
-            first = Err(stuck(&error, name));
-        }
-        made.clear();
         first
+    }
+}
+
+/// Removes something, again for a while where what is in the way may pass: an SMB server keeps a file open for a
+/// session that was cut off, a network mount keeps a directory filled while a file in it is still open. What is gone
+/// already needs no removing.
+fn insist(mut remove: impl FnMut() -> Result<()>) -> Result<()> {
+    let deadline = Instant::now() + PASSING;
+    loop {
+        match remove() {
+            Err(error) if error.kind == Kind::NotFound => return Ok(()),
+            Err(error)
+                if matches!(error.kind, Kind::Other | Kind::Gone) && Instant::now() < deadline => {}
+            result => return result,
+        }
+        std::thread::sleep(AGAIN);
     }
 }
 
@@ -300,8 +333,8 @@ pub(super) fn clean(files: &mut dyn Files, name: &str) -> Result<()> {
     }
     for file in [LAID, DATA, MANIFEST] {
         if entries.iter().any(|entry| entry.name == file) {
-            files.remove(&format!("{name}/{file}"))?;
+            insist(|| files.remove(&format!("{name}/{file}")))?;
         }
     }
-    files.remove_directory(name)
+    insist(|| files.remove_directory(name))
 }

@@ -75,7 +75,15 @@ pub(super) fn leave_all(places: &mut [Place], watch: &mut dyn Watch) -> Vec<Stri
         let Some(site) = &mut place.site else {
             continue;
         };
-        match site.leave() {
+        let mut left = site.leave();
+        if left.as_ref().is_err_and(Error::server_lost)
+            && let Ok(control) = fleet::control(&place.login)
+        {
+            // The server is there, only the connection was lost, as after a stall.
+            site.reopened(control);
+            left = site.leave();
+        }
+        match left {
             Ok(Some(kept)) => watch.note(&format!("{uri}: {kept}")),
             Ok(None) => {}
             Err(error) => stuck.push(error.at(&uri).to_string()),
