@@ -23,9 +23,15 @@ fn every_command_and_workload_in_the_readme_exists() {
         .expect("runs");
     let help = String::from_utf8(help.stdout).expect("UTF-8");
     let mut seen = 0;
-    for line in README
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("nasgauge "))
+    let blocks = README.split("```").skip(1).step_by(2).filter(|block| {
+        block.starts_with(
+            "sh
+",
+        )
+    });
+    for line in blocks
+        .flat_map(str::lines)
+        .filter_map(|line| line.strip_prefix("nasgauge "))
     {
         let command = line.split_whitespace().next().expect("a word");
         assert!(
