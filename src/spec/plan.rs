@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::payload::SECTOR;
 use crate::spec::uri::TargetSpec;
 use crate::spec::workload::{Phase, Workload};
 use crate::units::{Bytes, Nanos, SECOND};
@@ -150,6 +151,39 @@ impl Plan {
             return Err(Error::usage(format!(
                 "--read-existing {path} only reads, but workload {name} writes"
             )));
+        }
+        self.validate_verification()
+    }
+
+    /// Whether what is read back can be told right from wrong: see [`crate::payload`] on sectors.
+    fn validate_verification(&self) -> Result<()> {
+        let involved: Vec<&Phase> = self
+            .phases()
+            .filter(|phase| phase.verify || phase.rw.writes())
+            .collect();
+        let verifies = involved.iter().any(|phase| phase.verify);
+        let writes = involved.iter().any(|phase| phase.rw.writes());
+        let kind = |phase: &Phase| phase.content(0);
+        if verifies
+            && involved
+                .iter()
+                .any(|phase| kind(phase) != kind(involved[0]))
+        {
+            return Err(Error::usage(
+                "phases with different payloads share one test file, which can't be verified; give them a run each",
+            ));
+        }
+        let parts = |phase: &&Phase| {
+            phase
+                .blocks
+                .iter()
+                .any(|(size, _)| size.0 % SECTOR as u64 != 0)
+        };
+        let alike = |phase: &&Phase| !phase.rw.random() && phase.blocks == involved[0].blocks;
+        if verifies && writes && involved.iter().any(parts) && !involved.iter().all(alike) {
+            return Err(Error::usage(
+                "verify with block sizes that are no multiples of 512 needs sequential phases of one and the same block size",
+            ));
         }
         Ok(())
     }
@@ -361,6 +395,35 @@ mod tests {
             plan(&["null:"], &["rw='write'\nruntime=1"]).write_bytes(),
             None
         );
+    }
+
+    #[test]
+    fn what_can_not_be_verified_is_refused() {
+        let refused = |phases: &[&str]| plan(&["/x"], phases).validate().is_err();
+        assert!(refused(&[
+            "rw='randwrite'\nbs=1000",
+            "rw='read'\nbs=1000\nverify=true"
+        ]));
+        assert!(refused(&[
+            "rw='write'\nbs='4k'",
+            "rw='read'\nbs=4095\nverify=true"
+        ]));
+        assert!(refused(&[
+            "rw='write'\npayload='zero'",
+            "rw='read'\nverify=true"
+        ]));
+        assert!(!refused(&[
+            "rw='write'\nbs=4095",
+            "rw='read'\nbs=4095\nverify=true"
+        ]));
+        assert!(
+            !refused(&["rw='randread'\nbs=1000\nverify=true"]),
+            "nothing but the laying writes"
+        );
+        assert!(!refused(&[
+            "rw='randwrite'\nbs='4k'",
+            "rw='read'\nbs='1M'\nverify=true"
+        ]));
     }
 
     #[test]
