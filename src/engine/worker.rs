@@ -1,7 +1,7 @@
 //! The loop of one worker.
 //!
-//! The measured time starts at the first completion after the ramp (that operation not counted) and ends at the last
-//! completion, so every byte counted moved within it. Without a ramp it starts with the start signal. In rate
+//! The measured time starts at the first completion after the ramp (what ended by then is not counted) and ends at the
+//! last completion, so every byte counted moved within it. Without a ramp it starts with the start signal. In rate
 //! mode latency counts from the intended start, so a stall is felt by all operations that it delayed.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -186,11 +186,7 @@ impl<'a> Worker<'a> {
             }
             if self.outstanding > 0 {
                 self.session.reap(until, &mut self.slots, &mut self.done)?;
-                now = self.clock.now();
-                while let Some(completion) = self.done.pop() {
-                    self.outstanding -= 1;
-                    self.complete(completion, now)?;
-                }
+                now = self.complete_all()?;
             } else if self.ending {
                 return Ok(());
             } else if self.flush_is_due() {
@@ -275,11 +271,42 @@ impl<'a> Worker<'a> {
         match self.session.submit(op, &mut self.slots)? {
             Submit::Queued => self.outstanding += 1,
             Submit::Done(completion) => {
-                now = self.clock.now();
-                now = self.complete(completion, now)?;
+                let ended = self.clock.now();
+                now = self.complete(completion, ended)?;
+                self.end_ramp(ended);
             }
         }
         Ok(now)
+    }
+
+    /// Counts what was reaped and returns the current time.
+    #[inline]
+    fn complete_all(&mut self) -> Result<u64> {
+        // One time for all of them: what is checked last did not end later.
+        let reaped = self.clock.now();
+        let mut now = reaped;
+        let some = !self.done.is_empty();
+        while let Some(completion) = self.done.pop() {
+            self.outstanding -= 1;
+            now = now.max(self.complete(completion, reaped)?);
+        }
+        if some {
+            self.end_ramp(reaped);
+        }
+        Ok(now)
+    }
+
+    /// Begins the measured time when the ramp is over. Operations that ended together with the first one after the ramp
+    /// moved their bytes before it, so they are not counted either.
+    #[inline]
+    fn end_ramp(&mut self, now: u64) {
+        if !self.measuring && now >= self.ramp_end {
+            self.measuring = true;
+            self.result.started_ns = now;
+            self.result.ended_ns = now;
+            self.cpu_start = thread_cpu_ns();
+            self.wire_start = self.session.wire_ops().unwrap_or(0);
+        }
     }
 
     /// Counts one completion and returns the current time.
@@ -301,12 +328,6 @@ impl<'a> Worker<'a> {
             tally.bytes += u64::from(step.len);
             tally.latency.saturating_record(latency.max(1));
             self.result.ended_ns = now;
-        } else if now >= self.ramp_end {
-            self.measuring = true;
-            self.result.started_ns = now;
-            self.result.ended_ns = now;
-            self.cpu_start = thread_cpu_ns();
-            self.wire_start = self.session.wire_ops().unwrap_or(0);
         }
         self.free.push(completion.slot);
         if self.job.phase.verify && step.direction == Direction::Read {
