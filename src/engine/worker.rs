@@ -53,6 +53,17 @@ pub fn run(
     worker.report(result.err())
 }
 
+/// A lane's part of `bytes`: whole blocks, so that all of a device's or direct I/O's operations stay aligned. Parts
+/// differ by a block at most, and add up.
+fn share(bytes: u64, block: u64, lane: u16, lanes: u16) -> u64 {
+    let blocks = u128::from(bytes.div_ceil(block.max(1)));
+    let upto = |lane: u16| {
+        let bound = blocks * u128::from(lane) / u128::from(lanes.max(1)) * u128::from(block);
+        u64::try_from(bound).unwrap_or(u64::MAX).min(bytes)
+    };
+    upto(lane + 1) - upto(lane)
+}
+
 fn failed(error: Error) -> Report {
     Report {
         error: Some(error),
@@ -105,10 +116,7 @@ impl<'a> Worker<'a> {
         let pattern = Pattern::new(phase, job.lane, job.lanes, job.seed);
         let depth = usize::from(phase.iodepth);
         let budget = match (phase.bytes, phase.runtime) {
-            (Some(bytes), _) => {
-                let (lane, lanes) = (u64::from(job.lane), u64::from(job.lanes));
-                bytes.0 * (lane + 1) / lanes - bytes.0 * lane / lanes
-            }
+            (Some(bytes), _) => share(bytes.0, u64::from(phase.block_max()), job.lane, job.lanes),
             (None, Some(_)) => u64::MAX,
             (None, None) => pattern.pass_bytes(),
         };
@@ -156,9 +164,9 @@ impl<'a> Worker<'a> {
     fn begin(&mut self, start: u64) {
         self.clock.sleep_until(start);
         self.start = start;
-        self.ramp_end = start + self.job.phase.ramp_time.0;
+        self.ramp_end = start.saturating_add(self.job.phase.ramp_time.0);
         if let Some(runtime) = self.job.phase.runtime {
-            self.end = self.ramp_end + runtime.0;
+            self.end = self.ramp_end.saturating_add(runtime.0);
         }
         self.measuring = self.job.phase.ramp_time.0 == 0;
         self.result.started_ns = start;
@@ -411,4 +419,27 @@ fn short(step: Step, base: u64, bytes: u32) -> Error {
 fn thread_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn shares_are_whole_blocks_that_add_up() {
+        for (bytes, block, lanes) in [
+            (1_000_003, 4096, 7),
+            (4096, 4096, 3),
+            (1, 4096, 4),
+            (u64::MAX, 1 << 20, 1024),
+            (10 << 20, 1 << 20, 4),
+        ] {
+            let parts: Vec<u64> = (0..lanes)
+                .map(|lane| share(bytes, block, lane, lanes))
+                .collect();
+            assert_eq!(parts.iter().sum::<u64>(), bytes, "{bytes} over {lanes}");
+            let ragged = parts.iter().filter(|part| *part % block != 0).count() as u64;
+            assert!(ragged <= 1, "{parts:?}");
+        }
+    }
 }

@@ -242,7 +242,7 @@ impl Watcher {
         let now = Instant::now();
         Self {
             start,
-            measure_from: start + ramp,
+            measure_from: start.saturating_add(ramp),
             io_timeout,
             last: Snapshot::default(),
             last_look: now,
@@ -343,7 +343,7 @@ pub(super) fn measure(
     );
     let seconds = phase
         .runtime
-        .map(|runtime| (runtime.0 + phase.ramp_time.0) as f64 / 1e9);
+        .map(|runtime| runtime.seconds() + phase.ramp_time.seconds());
     let bytes = if seconds.is_some() {
         None
     } else {

@@ -233,6 +233,7 @@ impl Place {
                 .blocks
                 .iter()
                 .map(|(size, _)| size.0)
+                .chain(phase.bytes.map(|bytes| bytes.0))
                 .chain([phase.size.0, plan.file_size()]);
             if let Some(odd) = lengths.find(|bytes| bytes % unit != 0) {
                 let why = if always {
