@@ -172,6 +172,7 @@ impl<'a> Worker<'a> {
         self.result.started_ns = start;
         self.result.ended_ns = start;
         self.cpu_start = thread_cpu_ns();
+        self.wire_start = self.session.wire_ops().unwrap_or(0);
     }
 
     fn measure(&mut self) -> Result<()> {
@@ -380,6 +381,7 @@ impl<'a> Worker<'a> {
 
     /// The flush that ends a phase, timed apart.
     fn finish(&mut self) -> Result<()> {
+        self.result.wire_ops = self.wire_ops();
         self.result.cpu_ns = thread_cpu_ns().saturating_sub(self.cpu_start);
         let wrote = self.result.written > 0;
         if wrote && self.job.flush && self.job.phase.durability != Durability::None {
@@ -390,11 +392,18 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
+    /// Requests sent since the start of the measured time, where known.
+    fn wire_ops(&self) -> Option<u64> {
+        let all = self.session.wire_ops()?;
+        Some(all.saturating_sub(self.wire_start))
+    }
+
     fn report(mut self, error: Option<Error>) -> Report {
         if error.is_some() {
             self.result.cpu_ns = thread_cpu_ns().saturating_sub(self.cpu_start);
+            self.result.wire_ops = self.wire_ops();
         }
-        self.result.wire_ops = self.session.wire_ops().map(|all| all - self.wire_start);
+        self.result.generations = self.generation - self.job.generation.unwrap_or(LAID);
         self.result.negotiated = self.session.negotiated();
         self.result.error = error;
         std::mem::take(&mut self.result)

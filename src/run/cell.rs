@@ -47,6 +47,8 @@ pub(super) struct Driven {
     pub(super) busiest_core_percent: Option<f64>,
     /// Bytes read from and written to storage by this process.
     pub(super) device: Option<(u64, u64)>,
+    /// Operations seen from outside, ramp included; all workers together when one gave no report, else 0.
+    activity: u64,
 }
 
 impl Driven {
@@ -84,6 +86,12 @@ impl Driven {
             .map(|report| report.ended_ns)
             .max()
             .map(|end| end.saturating_sub(start))
+    }
+
+    /// Generations that the workers used up. A worker that never reported used one an operation at most.
+    fn generations(&self) -> u64 {
+        let told = self.reports.iter().map(|report| report.generations).max();
+        told.unwrap_or(0).max(self.activity)
     }
 
     /// Operations of both directions.
@@ -169,6 +177,7 @@ pub(super) fn drive(
         outside: None,
         busiest_core_percent: None,
         device: None,
+        activity: 0,
     };
     let count = jobs.len();
     let mut fleet = match Fleet::launch(place.protocol, &place.login, jobs, &own_stop)
@@ -199,6 +208,9 @@ pub(super) fn drive(
             driven.outside = Some(error);
             break;
         }
+    }
+    if driven.reports.len() < count {
+        driven.activity = total(&fleet).activity;
     }
     driven.busiest_core_percent = watcher.busiest();
     driven.device = watcher.device();
@@ -324,17 +336,18 @@ impl Watcher {
     }
 }
 
-/// Measures one cell: a row for each direction of its phase. Err only for what is not the target's fault.
+/// Measures one cell: a row for each direction of its phase, and how many generations of blocks it used up. Err only
+/// for what is not the target's fault.
 pub(super) fn measure(
     context: &Context<'_>,
     place: &mut Place,
     watch: &mut dyn Watch,
     results: &mut Results,
-) -> Result<Vec<Row>> {
+) -> Result<(Vec<Row>, u64)> {
     let (phase, lanes) = split_phase(context.plan, context.cell, &place.caps);
     let mut rows = Rows::new(context, place, &phase, lanes);
     if let Err(error) = place.object() {
-        return Ok(rows.broken(&error.clone()));
+        return Ok((rows.broken(&error.clone()), 0));
     }
     let label = format!(
         "{} on {}",
@@ -363,7 +376,7 @@ pub(super) fn measure(
     }
     let jobs = match place.object() {
         Ok(object) => jobs(context, &place.caps, &phase, lanes, object),
-        Err(error) => return Ok(rows.broken(&error.clone())),
+        Err(error) => return Ok((rows.broken(&error.clone()), 0)),
     };
     rows.started();
     let mut intervals = Intervals::new(context.plan.interval, &rows);
@@ -373,7 +386,7 @@ pub(super) fn measure(
     let stored = check_stored(place, &phase, &driven);
     let rows = rows.finish(&driven, stored.as_ref(), context.stop.load(Relaxed));
     intervals.finish(&driven, results)?;
-    Ok(rows)
+    Ok((rows, driven.generations()))
 }
 
 fn jobs(
