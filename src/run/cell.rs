@@ -191,6 +191,7 @@ pub(super) fn drive(
     };
     let start = fleet.go();
     let mut watcher = Watcher::new(start, ramp, place.login.io_timeout());
+    let mut looked = Ok(());
     while driven.reports.len() < count {
         if let Some((_, Event::Report(report))) = fleet.next(LOOK) {
             if report.error.is_some() {
@@ -203,7 +204,11 @@ pub(super) fn drive(
             own_stop.store(true, Relaxed);
         }
         let sum = total(&fleet);
-        watcher.look(&sum, watch, sample)?;
+        if looked.is_ok() {
+            looked = watcher.look(&sum, watch, sample);
+            // Workers end before anything of theirs is removed.
+            own_stop.fetch_or(looked.is_err(), Relaxed);
+        }
         if let Some(error) = watcher.overdue(own_stop.load(Relaxed)) {
             driven.outside = Some(error);
             break;
@@ -214,7 +219,7 @@ pub(super) fn drive(
     }
     driven.busiest_core_percent = watcher.busiest();
     driven.device = watcher.device();
-    Ok(driven)
+    looked.map(|()| driven)
 }
 
 fn total(fleet: &Fleet) -> Snapshot {
