@@ -508,7 +508,8 @@ impl Intervals {
                 latency_sum_ns,
                 latency_max_ns: 0,
             };
-            if now.ops > before.ops {
+            // A reading may have caught the last operation with its bytes still to come.
+            if now.ops > before.ops || now.bytes > before.bytes {
                 results.interval(row, &interval(self.from, to, *before, now))?;
             }
         }
