@@ -162,6 +162,9 @@ impl<'a> Worker<'a> {
     }
 
     fn begin(&mut self, start: u64) {
+        // Else the kernel lets each sleep last 50 us longer, which rate mode would count as latency. It may
+        // refuse; then timing is coarser.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         self.clock.sleep_until(start);
         self.start = start;
         self.ramp_end = start.saturating_add(self.job.phase.ramp_time.0);

@@ -102,6 +102,22 @@ impl Plan {
                 self.interval
             )));
         }
+        for (name, time) in [
+            ("connect_timeout", self.connect_timeout),
+            ("timeout", self.io_timeout),
+        ] {
+            if time.0 < SECOND / 1000 {
+                return Err(Error::usage(format!("{name} {time} is shorter than 1ms")));
+            }
+        }
+        for workload in &self.workloads {
+            for phase in &workload.phases {
+                // A plan that was saved and edited has not been through a workload file.
+                phase
+                    .validate()
+                    .map_err(|wrong| Error::usage(format!("{}: {wrong}", workload.name)))?;
+            }
+        }
         for (target, text) in self.targets.iter().enumerate() {
             TargetSpec::parse(text)?;
             if self.targets[..target].contains(text) {
@@ -360,6 +376,20 @@ mod tests {
                 .validate()
                 .is_err()
         );
+        let mut edited = plan(&["null:"], &["rw='read'"]);
+        edited.workloads[0].phases[0].iodepth = 0;
+        assert!(
+            edited
+                .validate()
+                .expect_err("nothing under way")
+                .to_string()
+                .contains("iodepth")
+        );
+        edited.workloads[0].phases[0].blocks.clear();
+        assert!(edited.validate().is_err(), "no block size at all");
+        let mut hasty = plan(&["null:"], &["rw='read'"]);
+        hasty.io_timeout = Nanos(1);
+        assert!(hasty.validate().is_err());
         let mut reading = plan(&["/x"], &["rw='write'"]);
         reading.read_existing = Some("a".into());
         assert!(

@@ -448,8 +448,14 @@ const INFLIGHT_LIMIT: u32 = 65_536;
 
 impl Phase {
     /// What is impossible, in words; Ok when nothing is.
-    fn validate(&self) -> std::result::Result<(), String> {
+    pub(super) fn validate(&self) -> std::result::Result<(), String> {
         let check = |ok: bool, message: String| if ok { Ok(()) } else { Err(message) };
+        check(!self.blocks.is_empty(), "no block size".into())?;
+        let shares: u32 = self.blocks.iter().map(|(_, share)| u32::from(*share)).sum();
+        check(
+            shares == 100,
+            format!("the shares of the block sizes add up to {shares} %"),
+        )?;
         for (size, _) in &self.blocks {
             check(size.0 > 0, "a block size of 0".into())?;
             check(
