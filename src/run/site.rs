@@ -86,9 +86,7 @@ pub(super) fn leave_all(places: &mut [Place], watch: &mut dyn Watch) -> Vec<Stri
 
 /// What a plan asks of a target that it can't do, before it is opened.
 fn preflight(plan: &Plan, caps: &Caps) -> Result<()> {
-    let mut kinds: Vec<_> = plan.phases().map(|phase| phase.content(0)).collect();
-    kinds.dedup();
-    if kinds.len() > 1 && plan.phases().any(|phase| phase.verify) {
+    if kinds_of_content(plan) > 1 && plan.phases().any(|phase| phase.verify) {
         return Err(Error::usage(
             "phases with different payloads share one test file, which can't be verified; give them a run each",
         ));
@@ -126,6 +124,13 @@ fn preflight(plan: &Plan, caps: &Caps) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// How many kinds of payload the plan's phases have.
+fn kinds_of_content(plan: &Plan) -> usize {
+    let mut kinds: Vec<_> = plan.phases().map(|phase| phase.content(0)).collect();
+    kinds.dedup();
+    kinds.len()
 }
 
 impl Place {
@@ -213,6 +218,11 @@ impl Place {
         let mut site = Site::examine(control, claim)?;
         let notes = std::mem::take(&mut site.notes);
         self.check_alignment(plan, &mut site)?;
+        if site.always_aligned() && plan.read_existing.is_none() && kinds_of_content(plan) > 1 {
+            return Err(Error::usage(
+                "phases with different payloads would leave a device that 'clean' can't recognise; give them a run each",
+            ));
+        }
         self.site = Some(site);
         Ok(notes)
     }
