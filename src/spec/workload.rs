@@ -687,3 +687,42 @@ mod tests {
         );
     }
 }
+
+#[cfg(test)]
+mod properties {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const KEYS: &str = "rw|bs|bssplit|iodepth|lanes|numjobs|size|runtime|bytes|ramp_time|rate_iops|fsync|end_fsync|durability|direct|random_distribution|payload|compress_percent|dedupe_percent|verify|rwmixread|name|what";
+    const VALUES: &str = r"-?[0-9]{1,20}|'[0-9]{0,20}[kMGT]?i?B?'|'(read|write|randread|rw|randrw)'|true|'[0-9]{0,3}k?/[0-9]{0,3}:[0-9]{0,3}k?(/[0-9]{0,4})?'|'(zipf|pareto|uniform):?-?[0-9.e]{0,6}'|'[0-9.]{0,6}(s|ms|h)?'|[0-9]{0,3}\.[0-9]{0,3}|\[\]|'(none|flush|sync|zero)'";
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in any::<String>()) {
+            let _ = Workload::parse("w", &text, "w.toml", &PhaseFile::default());
+        }
+
+        #[test]
+        fn what_is_accepted_can_be_run(
+            keys in proptest::collection::btree_map(KEYS, VALUES, 0..6), rw in "read|randwrite|randrw"
+        ) {
+            let mut text = String::from("description = 'x'\n[[phase]]\n");
+            for (key, value) in keys.iter().filter(|(key, _)| *key != "rw") {
+                text.push_str(&format!("{key} = {value}\n"));
+            }
+            text.push_str(&format!("rw = '{rw}'\n"));
+            if let Ok(workload) = Workload::parse("w", &text, "w.toml", &PhaseFile::default()) {
+                let phase = &workload.phases[0];
+                prop_assert!(phase.block_max() > 0 && phase.iodepth > 0 && phase.lanes > 0);
+                let mut pattern = crate::pattern::Pattern::new(phase, phase.lanes - 1, phase.lanes, 1);
+                for _ in 0..20 {
+                    let step = pattern.advance();
+                    prop_assert!(step.len > 0 && step.offset + u64::from(step.len) <= phase.size.0, "{text}");
+                }
+                let saved = toml::to_string(&workload).expect("TOML");
+                prop_assert_eq!(&toml::from_str::<Workload>(&saved).expect("the same"), &workload);
+            }
+        }
+    }
+}
