@@ -139,6 +139,21 @@ impl Plan {
                 .at(text));
             }
         }
+        if self.writes() && self.phases().any(|phase| phase.verify) {
+            // The laid file is of one generation and verifies at any block size; once rewritten, only whole sectors do.
+            let split =
+                |phase: &&Phase| (phase.verify || phase.rw.writes()) && phase.splits_sectors();
+            if let Some(phase) = self.phases().find(split) {
+                return Err(Error::usage(format!(
+                    "some phases write and some verify: then 'bs' and 'bytes' must be multiples of 512 bytes, but {} has others",
+                    if phase.name.is_empty() {
+                        phase.rw.key()
+                    } else {
+                        &phase.name
+                    },
+                )));
+            }
+        }
         if let (Some(path), Some(name)) = (&self.read_existing, self.first_writer()) {
             return Err(Error::usage(format!(
                 "--read-existing {path} only reads, but workload {name} writes"
@@ -387,6 +402,13 @@ mod tests {
         );
         edited.workloads[0].phases[0].blocks.clear();
         assert!(edited.validate().is_err(), "no block size at all");
+        let odd = plan(
+            &["null:"],
+            &["rw='write'", "rw='read'\nbs=4095\nverify=true"],
+        );
+        assert!(odd.validate().expect_err("odd").to_string().contains("p1"));
+        let laid = plan(&["null:"], &["rw='read'\nbs=4095\nverify=true"]);
+        assert_eq!(laid.validate(), Ok(()));
         let mut hasty = plan(&["null:"], &["rw='read'"]);
         hasty.io_timeout = Nanos(1);
         assert!(hasty.validate().is_err());
