@@ -67,6 +67,29 @@ pub struct Cell {
 }
 
 impl Plan {
+    /// A plan of these workloads on these targets, all else as it is by default.
+    #[must_use]
+    pub fn new(name: &str, targets: Vec<String>, workloads: Vec<Workload>) -> Self {
+        Self {
+            schema_version: PLAN_VERSION,
+            nasgauge_version: env!("CARGO_PKG_VERSION").into(),
+            name: name.into(),
+            targets,
+            repeats: 1,
+            interval: Nanos(SECOND),
+            connect_timeout: Nanos(10 * SECOND),
+            io_timeout: Nanos(60 * SECOND),
+            seed: 1,
+            keep: false,
+            read_existing: None,
+            server_ram: None,
+            max_write: None,
+            destroy: None,
+            embedded: false,
+            workloads,
+        }
+    }
+
     /// Reads a saved plan.
     pub fn parse(text: &str, place: &str) -> Result<Self> {
         let plan: Self = toml::from_str(text)
@@ -306,28 +329,16 @@ mod tests {
             phase.name = format!("p{index}");
             phase
         });
+        let workload = Workload {
+            name: "w".into(),
+            description: String::new(),
+            repeats: 1,
+            phases: phases.collect(),
+        };
+        let targets = targets.iter().map(ToString::to_string).collect();
         Plan {
-            schema_version: PLAN_VERSION,
-            nasgauge_version: "0".into(),
-            name: "test".into(),
-            targets: targets.iter().map(ToString::to_string).collect(),
             repeats: 2,
-            interval: Nanos(SECOND),
-            connect_timeout: Nanos(SECOND),
-            io_timeout: Nanos(SECOND),
-            seed: 1,
-            keep: false,
-            read_existing: None,
-            server_ram: None,
-            max_write: None,
-            destroy: None,
-            embedded: false,
-            workloads: vec![Workload {
-                name: "w".into(),
-                description: String::new(),
-                repeats: 1,
-                phases: phases.collect(),
-            }],
+            ..Plan::new("test", targets, vec![workload])
         }
     }
 
