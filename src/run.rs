@@ -238,8 +238,9 @@ fn measure_all(
             wsl: run.wsl,
             stop: &settings.stop,
         };
-        let found = cell::measure(&context, &mut places[cell.target], watch, results)?;
-        generation += found.iter().map(|row| row.ops).sum::<u64>() + u64::from(u32::from(u16::MAX));
+        let (found, used) = cell::measure(&context, &mut places[cell.target], watch, results)?;
+        // What a lost worker had under way is not known; it is less than this.
+        generation += used + u64::from(u16::MAX);
         for row in found {
             results.row(&row)?;
             watch.row(&row);

@@ -50,6 +50,8 @@ pub(super) struct Driven {
     pub(super) busiest_core_percent: Option<f64>,
     /// Bytes read from and written to storage by this process.
     pub(super) device: Option<(u64, u64)>,
+    /// Operations seen from outside, ramp included; all workers together when one gave no report, else 0.
+    activity: u64,
 }
 
 impl Driven {
@@ -87,6 +89,12 @@ impl Driven {
             .map(|report| report.ended_ns)
             .max()
             .map(|end| end.saturating_sub(start))
+    }
+
+    /// Generations that the workers used up. A worker that never reported used one an operation at most.
+    fn generations(&self) -> u64 {
+        let told = self.reports.iter().map(|report| report.generations).max();
+        told.unwrap_or(0).max(self.activity)
     }
 
     /// Operations of both directions.
@@ -172,6 +180,7 @@ pub(super) fn drive(
         outside: None,
         busiest_core_percent: None,
         device: None,
+        activity: 0,
     };
     let count = jobs.len();
     let mut fleet = match Fleet::launch(place.protocol, &place.login, jobs, &own_stop)
@@ -185,7 +194,7 @@ pub(super) fn drive(
     };
     let start = fleet.go();
     let mut watcher = Watcher::new(start, ramp, place.login.io_timeout());
-    let mut broken = Ok(());
+    let mut looked = Ok(());
     while driven.reports.len() < count {
         if let Some((_, Event::Report(report))) = fleet.next(LOOK) {
             if report.error.is_some() {
@@ -198,22 +207,22 @@ pub(super) fn drive(
             own_stop.store(true, Relaxed);
         }
         let sum = total(&fleet);
-        if let Err(error) = watcher.look(&sum, watch, sample) {
-            // The workers end first: what they write to is removed next.
-            own_stop.store(true, Relaxed);
-            broken = broken.and(Err(error));
+        if looked.is_ok() {
+            looked = watcher.look(&sum, watch, sample);
+            // Workers end before anything of theirs is removed.
+            own_stop.fetch_or(looked.is_err(), Relaxed);
         }
         if let Some(error) = watcher.overdue(own_stop.load(Relaxed)) {
-            // A worker that wakes up later must find that it is over.
-            own_stop.store(true, Relaxed);
             driven.outside = Some(error);
             break;
         }
     }
-    broken?;
+    if driven.reports.len() < count {
+        driven.activity = total(&fleet).activity;
+    }
     driven.busiest_core_percent = watcher.busiest();
     driven.device = watcher.device();
-    Ok(driven)
+    looked.map(|()| driven)
 }
 
 fn total(fleet: &Fleet) -> Snapshot {
@@ -253,7 +262,7 @@ impl Watcher {
         let now = Instant::now();
         Self {
             start,
-            measure_from: start + ramp,
+            measure_from: start.saturating_add(ramp),
             io_timeout,
             last: Snapshot::default(),
             last_look: now,
@@ -335,17 +344,18 @@ impl Watcher {
     }
 }
 
-/// Measures one cell: a row for each direction of its phase. Err only for what is not the target's fault.
+/// Measures one cell: a row for each direction of its phase, and how many generations of blocks it used up. Err only
+/// for what is not the target's fault.
 pub(super) fn measure(
     context: &Context<'_>,
     place: &mut Place,
     watch: &mut dyn Watch,
     results: &mut Results,
-) -> Result<Vec<Row>> {
+) -> Result<(Vec<Row>, u64)> {
     let (phase, lanes) = split_phase(context.plan, context.cell, &place.caps);
     let mut rows = Rows::new(context, place, &phase, lanes);
     if let Err(error) = place.object() {
-        return Ok(rows.broken(&error.clone()));
+        return Ok((rows.broken(&error.clone()), 0));
     }
     let label = format!(
         "{} on {}",
@@ -354,7 +364,7 @@ pub(super) fn measure(
     );
     let seconds = phase
         .runtime
-        .map(|runtime| (runtime.0 + phase.ramp_time.0) as f64 / 1e9);
+        .map(|runtime| runtime.seconds() + phase.ramp_time.seconds());
     let bytes = if seconds.is_some() {
         None
     } else {
@@ -374,7 +384,7 @@ pub(super) fn measure(
     }
     let jobs = match place.object() {
         Ok(object) => jobs(context, &place.caps, &phase, lanes, object),
-        Err(error) => return Ok(rows.broken(&error.clone())),
+        Err(error) => return Ok((rows.broken(&error.clone()), 0)),
     };
     rows.started();
     let mut intervals = Intervals::new(context.plan.interval, &rows);
@@ -384,7 +394,7 @@ pub(super) fn measure(
     let stored = check_stored(place, &phase, &driven);
     let rows = rows.finish(&driven, stored.as_ref(), context.stop.load(Relaxed));
     intervals.finish(&driven, results)?;
-    Ok(rows)
+    Ok((rows, driven.generations()))
 }
 
 fn jobs(
@@ -501,7 +511,8 @@ impl Intervals {
                 latency_sum_ns,
                 latency_max_ns: 0,
             };
-            if now.ops > before.ops {
+            // A reading may have caught the last operation with its bytes still to come.
+            if now.ops > before.ops || now.bytes > before.bytes {
                 results.interval(row, &interval(self.from, to, *before, now))?;
             }
         }

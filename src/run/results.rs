@@ -18,6 +18,17 @@ pub struct Results {
     latency: File,
 }
 
+/// Every file of a result directory: none of them may be there before.
+const NAMES: &[&str] = &[
+    "summary.csv",
+    "intervals.csv",
+    "latency.csv",
+    "aggregate.csv",
+    "plan.toml",
+    "environment.json",
+    "record.json",
+];
+
 fn failed(error: &std::io::Error, doing: &str, path: &Path) -> Error {
     Error::io(
         Phase::Results,
@@ -31,8 +42,7 @@ fn put(path: &Path, content: &[u8]) -> Result<()> {
 }
 
 impl Results {
-    /// Makes the directory with the plan, the environment and the CSV headers in it. That it can't be is found out
-    /// before anything is touched.
+    /// Makes the directory with the plan, the environment and the CSV headers in it.
     pub fn create(
         out: &Out,
         run_id: &str,
@@ -49,10 +59,9 @@ impl Results {
         };
         fs::create_dir_all(&directory)
             .map_err(|error| usage(failed(&error, "make the directory", &directory)))?;
-        let summary = directory.join("summary.csv");
-        if summary.exists() {
+        if let Some(taken) = NAMES.iter().find(|name| directory.join(name).exists()) {
             return Err(Error::usage(format!(
-                "{} holds results already; name another --out",
+                "{} holds a {taken} already; name another --out",
                 directory.display()
             )));
         }

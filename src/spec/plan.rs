@@ -126,6 +126,22 @@ impl Plan {
                 self.interval
             )));
         }
+        for (name, time) in [
+            ("connect_timeout", self.connect_timeout),
+            ("timeout", self.io_timeout),
+        ] {
+            if time.0 < SECOND / 1000 {
+                return Err(Error::usage(format!("{name} {time} is shorter than 1ms")));
+            }
+        }
+        for workload in &self.workloads {
+            for phase in &workload.phases {
+                // A plan that was saved and edited has not been through a workload file.
+                phase
+                    .validate()
+                    .map_err(|wrong| Error::usage(format!("{}: {wrong}", workload.name)))?;
+            }
+        }
         for (target, text) in self.targets.iter().enumerate() {
             TargetSpec::parse(text)?;
             if self.targets[..target].contains(text) {
@@ -145,6 +161,21 @@ impl Plan {
                     limit.both()
                 ))
                 .at(text));
+            }
+        }
+        if self.writes() && self.phases().any(|phase| phase.verify) {
+            // The laid file is of one generation and verifies at any block size; once rewritten, only whole sectors do.
+            let split =
+                |phase: &&Phase| (phase.verify || phase.rw.writes()) && phase.splits_sectors();
+            if let Some(phase) = self.phases().find(split) {
+                return Err(Error::usage(format!(
+                    "some phases write and some verify: then 'bs' and 'bytes' must be multiples of 512 bytes, but {} has others",
+                    if phase.name.is_empty() {
+                        phase.rw.key()
+                    } else {
+                        &phase.name
+                    },
+                )));
             }
         }
         if let (Some(path), Some(name)) = (&self.read_existing, self.first_writer()) {
@@ -434,6 +465,27 @@ mod tests {
                 .validate()
                 .is_err()
         );
+        let mut edited = plan(&["null:"], &["rw='read'"]);
+        edited.workloads[0].phases[0].iodepth = 0;
+        assert!(
+            edited
+                .validate()
+                .expect_err("nothing under way")
+                .to_string()
+                .contains("iodepth")
+        );
+        edited.workloads[0].phases[0].blocks.clear();
+        assert!(edited.validate().is_err(), "no block size at all");
+        let odd = plan(
+            &["null:"],
+            &["rw='write'", "rw='read'\nbs=4095\nverify=true"],
+        );
+        assert!(odd.validate().expect_err("odd").to_string().contains("p1"));
+        let laid = plan(&["null:"], &["rw='read'\nbs=4095\nverify=true"]);
+        assert_eq!(laid.validate(), Ok(()));
+        let mut hasty = plan(&["null:"], &["rw='read'"]);
+        hasty.io_timeout = Nanos(1);
+        assert!(hasty.validate().is_err());
         let mut reading = plan(&["/x"], &["rw='write'"]);
         reading.read_existing = Some("a".into());
         assert!(
