@@ -4,7 +4,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 
 mod clean;
 mod credentials;
@@ -118,10 +118,14 @@ fn dispatch(cli: Cli) -> Result<u8> {
     }
 }
 
-/// One clear sentence, and the exit code of CONTRACT: 2 when nothing was touched, else 1.
+/// One clear sentence, and the exit code of CONTRACT: 2 when nothing was touched, 130 when stopped, else 1.
 fn fail(error: &Error) -> u8 {
     eprintln!("nasgauge: {error}");
-    if error.before_anything() { 2 } else { 1 }
+    match error.kind {
+        Kind::Interrupted => 130,
+        _ if error.before_anything() => 2,
+        _ => 1,
+    }
 }
 
 /// `--ramp_time` is `--ramp-time`.

@@ -2,7 +2,7 @@
 
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::engine::Job;
 use crate::error::{Error, Kind, Phase, Result};
@@ -49,6 +49,9 @@ pub(super) fn open_all(
     }
     let mut places = Vec::new();
     for (index, (spec, protocol)) in specs.into_iter().enumerate() {
+        if settings.stop.load(Relaxed) {
+            return Err(stopped(Phase::Connect));
+        }
         let secret = if spec.user.is_some() {
             (settings.secrets)(&spec)?
         } else {
@@ -64,7 +67,14 @@ pub(super) fn open_all(
         }
         places.push(place);
     }
+    if settings.stop.load(Relaxed) {
+        return Err(stopped(Phase::Connect));
+    }
     Ok(places)
+}
+
+fn stopped(phase: Phase) -> Error {
+    Error::new(phase, Kind::Interrupted, "stopped on request")
 }
 
 /// Removes what was made everywhere; a sentence for each thing that stays against our will.
@@ -339,11 +349,7 @@ impl Place {
             });
         }
         if run.stopped() {
-            return Err(Error::new(
-                Phase::Prepare,
-                Kind::Interrupted,
-                "stopped on request",
-            ));
+            return Err(stopped(Phase::Prepare));
         }
         let Some(site) = &mut self.site else {
             return Ok(());
