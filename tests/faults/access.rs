@@ -224,6 +224,16 @@ fn a_path_that_is_not_there_or_closed() {
 fn short_commands_fail_in_the_same_words() {
     let server = Server::start(Kind::Smb);
     let uri = with_share(&server.uri(), "nothing");
+    let load = ["--quiet", "--format", "csv", "--target", &uri];
+    let ended = run(&[&load, LOAD].concat()).ends(seconds(20));
+    ended
+        .exits(1)
+        .says(&["failed while opening", "share 'nothing'"]);
+    assert_eq!(
+        ended.stdout.lines().count(),
+        3,
+        "a header and two rows: {ended:?}"
+    );
     for verb in [&["inspect", &uri][..], &["clean", &uri, "--yes"]] {
         command(verb)
             .exits(1)

@@ -81,6 +81,31 @@ fn someone_listens_and_says_nothing() {
 }
 
 #[test]
+fn a_listener_that_takes_no_more_connections() {
+    use rustix::net::{AddressFamily, SocketAddrV4, SocketType, bind, getsockname, listen, socket};
+    let listener = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    bind(
+        &listener,
+        &SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 0),
+    )
+    .expect("free");
+    listen(&listener, 0).expect("bound");
+    let address = getsockname(&listener).expect("bound");
+    let address = std::net::SocketAddr::try_from(address).expect("of IPv4");
+    let short = std::time::Duration::from_millis(300);
+    let connect = |_| std::net::TcpStream::connect_timeout(&address, short);
+    let held: Vec<_> = (0..3).map(connect).collect();
+    assert!(held.iter().any(Result::is_err), "the queue is not full");
+    let port = address.port();
+    let words = &[
+        "failed while connecting",
+        &port.to_string(),
+        "answer within 2",
+    ];
+    each(&uris(port), words);
+}
+
+#[test]
 #[ignore = "needs root and servers"]
 fn nothing_comes_through_a_firewall() {
     let port = 19_999;

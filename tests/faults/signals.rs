@@ -296,3 +296,38 @@ fn a_server_silent_at_cleanup_time() {
         }
     });
 }
+
+#[test]
+fn ctrl_c_while_nobody_answers() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("free");
+    let port = listener.local_addr().expect("bound").port();
+    let uris = [
+        format!("nfs://127.0.0.1:{port}/export?mountport={port}"),
+        format!("smb://bench@127.0.0.1:{port}/share"),
+        format!("iscsi://127.0.0.1:{port}/iqn.2026-11.dev.nasgauge:none/1"),
+    ];
+    std::thread::scope(|scope| {
+        for uri in &uris {
+            scope.spawn(move || {
+                let load = [
+                    "--rw",
+                    "read",
+                    "--size",
+                    "1M",
+                    "--runtime",
+                    "1s",
+                    "--target",
+                    uri,
+                ];
+                // The second target is not tried any more.
+                let running = run(&[&load[..], &["--target", "sim:?latency=2ms"]].concat());
+                running.until_it_says("workloads");
+                std::thread::sleep(std::time::Duration::from_millis(300));
+                running.signal(Signal::INT);
+                let ended = running.ends(seconds(8));
+                ended.exits(130).says(&["stopped on request"]);
+                assert!(ended.rows.is_empty(), "{:?}", ended.rows);
+            });
+        }
+    });
+}

@@ -2,8 +2,9 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::time::Duration;
 
-use crate::harness::{Ended, run, seconds};
+use crate::harness::{Ended, files_below, run, seconds};
 use crate::server::{Kind, Server, left_in, work};
 use nasgauge::servers::sandbox::Disk;
 
@@ -207,4 +208,52 @@ fn results_that_can_not_be_written_anywhere() {
     ended
         .touched_nothing()
         .says(&["results can't go to", "Not a directory"]);
+}
+
+/// The server forgets what it accepted: here somebody shortens the file between the last write and the end.
+#[test]
+#[ignore = "needs root and servers"]
+fn bytes_accepted_but_not_stored() {
+    let (server, work) = (Server::start(Kind::Smb), work());
+    let uri = format!("file:{}", work.path().display());
+    std::thread::scope(|scope| {
+        scope.spawn(|| shortened(&server.uri(), "smb", &server.directory));
+        scope.spawn(|| shortened(&uri, "file", work.path()));
+    });
+    server.assert_clean();
+}
+
+fn shortened(uri: &str, protocol: &str, directory: &Path) {
+    // Writes at 0, 1 and 2 seconds; the end at 3.
+    let load = [
+        "--rw",
+        "write",
+        "--bs",
+        "64k",
+        "--rate-iops",
+        "1",
+        "--size",
+        "1M",
+        "--runtime",
+        "3s",
+    ];
+    let running = run(&[&["--target", uri], &load[..], &["--ramp-time", "0s"]].concat());
+    running.until_measuring(uri, 1);
+    // Two have been seen: it is the second second.
+    std::thread::sleep(Duration::from_millis(1400));
+    let files = files_below(directory);
+    let data = files.iter().find(|file| file.ends_with("data.bin"));
+    let file = std::fs::File::options()
+        .write(true)
+        .open(data.expect("there"));
+    file.and_then(|file| file.set_len(100)).expect("ours");
+    let ended = running.ends(seconds(10));
+    ended.exits(1).has(protocol, &["invalid"]);
+    ended.says(&["invalid", "196608 bytes were accepted", "holds only 100"]);
+    assert!(
+        ended.rows[0]["flags"].contains("wrong_size_stored"),
+        "{:?}",
+        ended.rows
+    );
+    assert_eq!(left_in(directory), [""; 0]);
 }
