@@ -16,6 +16,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Columns of summary.csv that are empty unless a row is whole.
 const HEADLINES: &[&str] = &["throughput_bytes_per_s", "iops", "durable_bytes_per_s"];
 
+/// Flags of each run that does not give its own.
+const COMMON: [[&str; 2]; 3] = [
+    ["--connect-timeout", "2s"],
+    ["--timeout", "2s"],
+    ["--interval", "100ms"],
+];
+
 /// A line of a CSV file by its columns' names.
 pub type Line = HashMap<String, String>;
 
@@ -100,11 +107,6 @@ impl<'a> Start<'a> {
     /// `nasgauge run` with short timeouts.
     pub fn run(self) -> Running {
         let mut args = self.args;
-        const COMMON: [[&str; 2]; 3] = [
-            ["--connect-timeout", "2s"],
-            ["--timeout", "2s"],
-            ["--interval", "100ms"],
-        ];
         for pair in COMMON {
             if !args.contains(&pair[0]) {
                 args.extend(pair);

@@ -141,9 +141,9 @@ fn each_port_of_nfs_is_named_when_it_is_silent() {
         let _rules = Rules::drop(&[mount.parse().expect("a port")]);
         away(&uri, &["failed while connecting", "MOUNT service", mount]);
     }
-    let _rules = Rules::drop(&[111]);
+    let rules = Rules::drop(&[111]);
     away(plain, &["failed while connecting", "portmapper", "111"]);
-    drop(_rules);
+    drop(rules);
     server.assert_clean();
 }
 

@@ -31,6 +31,8 @@ enum Program {
 /// A server over a filesystem in RAM of its own.
 pub struct Server {
     program: Program,
+    /// Starts it again on the same ports.
+    again: Box<dyn Fn() -> Program + Send + Sync>,
     /// What is exported; for iSCSI the directory of the LUN's file.
     pub directory: PathBuf,
     // Dropped last.
@@ -71,9 +73,18 @@ impl Server {
             directory: directory.clone(),
             ..options
         };
-        let program = Program::Nfs(Nfs::start(work.path(), &options).expect("nfs-ganesha starts"));
+        let server = Nfs::start(work.path(), &options).expect("nfs-ganesha starts");
+        let fixed = NfsOptions {
+            port: Some(server.port()),
+            mount_port: Some(server.mount_port()),
+            ..options
+        };
+        let path = work.path().to_owned();
+        let again =
+            move || Program::Nfs(Nfs::start(&path, &fixed).expect("nfs-ganesha starts again"));
         Self {
-            program,
+            program: Program::Nfs(server),
+            again: Box::new(again),
             directory,
             _disk: disk,
             _work: work,
@@ -88,9 +99,13 @@ impl Server {
             ..SmbOptions::default()
         };
         change(&mut options);
-        let program = Program::Smb(Smb::start(work.path(), &options).expect("smbd starts"));
+        let server = Smb::start(work.path(), &options).expect("smbd starts");
+        options.port = Some(server.port());
+        let path = work.path().to_owned();
+        let again = move || Program::Smb(Smb::start(&path, &options).expect("smbd starts again"));
         Self {
-            program,
+            program: Program::Smb(server),
+            again: Box::new(again),
             directory,
             _disk: disk,
             _work: work,
@@ -110,9 +125,14 @@ impl Server {
             ..IscsiOptions::default()
         };
         change(&mut options);
-        let program = Program::Iscsi(Iscsi::start(work.path(), &options).expect("tgtd starts"));
+        let server = Iscsi::start(work.path(), &options).expect("tgtd starts");
+        options.port = Some(server.port());
+        let path = work.path().to_owned();
+        let again =
+            move || Program::Iscsi(Iscsi::start(&path, &options).expect("tgtd starts again"));
         Self {
-            program,
+            program: Program::Iscsi(server),
+            again: Box::new(again),
             directory,
             _disk: disk,
             _work: work,
@@ -167,6 +187,11 @@ impl Server {
             Program::Smb(server) => server.kill(),
             Program::Iscsi(server) => server.kill(),
         }
+    }
+
+    /// Starts it again after it was killed.
+    pub fn restart(&mut self) {
+        self.program = (self.again)();
     }
 
     /// What of nasgauge's is on it: names of files, or for a LUN the offset of a block that is not zero.

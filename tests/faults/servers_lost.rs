@@ -44,7 +44,8 @@ fn lost(kind: Kind, keys: &[&str], killed: bool) {
         server.pause();
     }
     let port = format!(":{}", server.port());
-    let ended = running.ends(seconds(30));
+    // A second of the simulation is still to come.
+    let ended = running.ends(seconds(if killed { 12 } else { 30 }));
     ended.exits(1);
     ended.has(server.protocol(), &["ok", "server_lost", "server_lost"]);
     ended.has("sim", &["ok", "ok", "ok"]);
@@ -140,6 +141,79 @@ fn a_stall_that_ends_is_in_the_series_and_the_row_is_ok() {
             .filter_map(|interval| interval["latency_us_max"].parse().ok())
             .fold(0f64, f64::max);
         assert!(in_series >= 1.9e6, "{in_series}");
+        server.assert_clean();
+    });
+}
+
+#[test]
+#[ignore = "needs root and servers"]
+fn a_server_that_comes_back_is_measured_again_and_cleaned() {
+    each(|kind| {
+        let mut server = Server::start(kind);
+        let uri = server.uri();
+        let mut arguments = load(&uri, &["--rw", "randwrite", "--bs", "4k"]);
+        arguments.retain(|word| *word != "--repeats" && *word != "3");
+        arguments.extend(["--repeats", "4"]);
+        let running = run(&arguments);
+        running.until_measuring(&uri, 2);
+        server.kill();
+        server.restart();
+        let ended = running.ends(seconds(30));
+        ended.exits(1);
+        // The third follows the second at once and may find nobody yet.
+        let statuses = ended.statuses(server.protocol());
+        let known = (statuses[0], statuses[1], statuses[3]);
+        assert_eq!(known, ("ok", "server_lost", "ok"), "{ended:?}");
+        server.assert_clean();
+    });
+}
+
+#[test]
+#[ignore = "needs root and servers"]
+fn a_server_stopped_while_the_file_is_laid() {
+    each(|kind| {
+        let server = Server::start(kind);
+        let uri = server.uri();
+        let mut arguments = load(&uri, SEQUENTIAL);
+        let size = arguments
+            .iter()
+            .position(|word| *word == "8M")
+            .expect("a size");
+        arguments[size] = "48M";
+        let running = run(&arguments);
+        running.until_it_says("laying");
+        server.pause();
+        let ended = running.ends(seconds(30));
+        ended.exits(1).has("sim", &["ok", "ok", "ok"]);
+        ended.has(
+            server.protocol(),
+            &["server_lost", "server_lost", "server_lost"],
+        );
+        ended.says(&["failed while laying the test file", "answer"]);
+        server.resume();
+        clean(&uri);
+        server.assert_clean();
+    });
+}
+
+#[test]
+#[ignore = "needs root and servers"]
+fn a_server_that_answers_again_after_the_timeout_is_cleaned() {
+    each(|kind| {
+        let server = Server::start(kind);
+        let uri = server.uri();
+        let running = run(&load(&uri, DEEP));
+        running.until_measuring(&uri, 2);
+        server.pause();
+        running.until_it_says("server_lost");
+        // Its size was asked for in vain too: the control side has lost its connection.
+        server.resume();
+        let ended = running.ends(seconds(30));
+        ended.exits(1);
+        assert_eq!(
+            ended.statuses(server.protocol())[..2],
+            ["ok", "server_lost"]
+        );
         server.assert_clean();
     });
 }
