@@ -120,9 +120,9 @@ impl Plan {
                 self.repeats
             )));
         }
-        if self.interval.0 < SECOND / 100 {
+        if self.interval.0 < SECOND / 10 {
             return Err(Error::usage(format!(
-                "interval {} is shorter than 10ms",
+                "interval {} is shorter than 100ms",
                 self.interval
             )));
         }
