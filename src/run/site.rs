@@ -9,7 +9,7 @@ use crate::error::{Error, Kind, Phase, Result};
 use crate::fleet;
 use crate::guard::{Claim, Object, Site};
 use crate::op::Durability;
-use crate::run::{Identity, Settings, StepView, Watch, cell, split_phase};
+use crate::run::{Identity, Settings, StepView, Watch, drive, split_phase};
 use crate::spec::plan::{Cell, Plan};
 use crate::spec::uri::TargetSpec;
 use crate::spec::workload::PhaseFile;
@@ -121,6 +121,13 @@ fn preflight(plan: &Plan, caps: &Caps) -> Result<()> {
     Ok(())
 }
 
+/// How many kinds of payload the plan's phases have.
+fn kinds_of_content(plan: &Plan) -> usize {
+    let mut kinds: Vec<_> = plan.phases().map(|phase| phase.content(0)).collect();
+    kinds.dedup();
+    kinds.len()
+}
+
 impl Place {
     fn new(plan: &Plan, spec: TargetSpec, protocol: &'static Protocol, secret: Secret) -> Self {
         let caps = (protocol.caps)(&spec);
@@ -206,6 +213,11 @@ impl Place {
         let mut site = Site::examine(control, claim)?;
         let notes = std::mem::take(&mut site.notes);
         self.check_alignment(plan, &mut site)?;
+        if site.always_aligned() && plan.read_existing.is_none() && kinds_of_content(plan) > 1 {
+            return Err(Error::usage(
+                "phases with different payloads would leave a device that 'clean' can't recognise; give them a run each",
+            ));
+        }
         self.site = Some(site);
         Ok(notes)
     }
@@ -226,6 +238,7 @@ impl Place {
                 .blocks
                 .iter()
                 .map(|(size, _)| size.0)
+                .chain(phase.bytes.map(|bytes| bytes.0))
                 .chain([phase.size.0, plan.file_size()]);
             if let Some(odd) = lengths.find(|bytes| bytes % unit != 0) {
                 let why = if always {
@@ -310,7 +323,7 @@ impl Place {
         };
         // However far it gets, this much may have to be removed.
         site.written_to(bytes);
-        let run = cell::drive(self, vec![job], stop, watch, &mut |_, _| Ok(()))?;
+        let run = drive::drive(self, vec![job], stop, watch, &mut |_, _| Ok(()))?;
         if let Some(error) = run.error() {
             return Err(Error {
                 phase: Phase::Prepare,
