@@ -9,7 +9,7 @@ use crate::error::{Error, Kind, Phase, Result};
 use crate::fleet;
 use crate::guard::{Claim, Object, Site};
 use crate::op::Durability;
-use crate::run::{Identity, Settings, StepView, Watch, cell, split_phase};
+use crate::run::{Identity, Settings, StepView, Watch, drive, split_phase};
 use crate::spec::plan::{Cell, Plan};
 use crate::spec::uri::TargetSpec;
 use crate::spec::workload::PhaseFile;
@@ -341,7 +341,7 @@ impl Place {
         };
         // However far it gets, this much may have to be removed.
         site.written_to(bytes);
-        let run = cell::drive(self, vec![job], stop, watch, &mut |_, _| Ok(()))?;
+        let run = drive::drive(self, vec![job], stop, watch, &mut |_, _| Ok(()))?;
         if let Some(error) = run.error() {
             return Err(Error {
                 phase: Phase::Prepare,

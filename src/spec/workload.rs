@@ -526,10 +526,6 @@ impl Phase {
         check(
             self.runtime.is_some() || self.ramp_time.0 == 0,
             "ramp_time needs a runtime: a run bounded by bytes counts all of them".into(),
-        )?;
-        check(
-            !(self.verify && self.rw.writes() && self.splits_sectors()),
-            "verify after writes needs 'bs' and 'bytes' that are multiples of 512".into(),
         )
     }
 
