@@ -306,7 +306,7 @@ impl<'a> Worker<'a> {
             self.result.started_ns = now;
             self.result.ended_ns = now;
             self.cpu_start = thread_cpu_ns();
-            self.wire_start = self.session.wire_ops().unwrap_or(0);
+            self.wire_start = self.requests_before();
         }
         self.free.push(completion.slot);
         if self.job.phase.verify && step.direction == Direction::Read {
@@ -325,6 +325,15 @@ impl<'a> Worker<'a> {
             return Ok(self.clock.now());
         }
         Ok(now)
+    }
+
+    /// Requests that belong to operations which ended before the measured time. What is still under way has sent its
+    /// share already, and will be counted when it ends.
+    fn requests_before(&self) -> u64 {
+        let sent = self.session.wire_ops().unwrap_or(0);
+        // The slot of the operation that just ended is not free yet.
+        let under_way = self.steps.len() - self.free.len() - 1;
+        sent - sent * under_way as u64 / self.started.max(1)
     }
 
     fn flush_is_due(&self) -> bool {
@@ -351,7 +360,7 @@ impl<'a> Worker<'a> {
 
     /// The flush that ends a phase, timed apart.
     fn finish(&mut self) -> Result<()> {
-        self.result.cpu_ns = thread_cpu_ns().saturating_sub(self.cpu_start);
+        self.close_the_books();
         let wrote = self.result.written > 0;
         if wrote && self.job.flush && self.job.phase.durability != Durability::None {
             self.session.flush()?;
@@ -361,11 +370,17 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn report(mut self, error: Option<Error>) -> Report {
-        if error.is_some() {
-            self.result.cpu_ns = thread_cpu_ns().saturating_sub(self.cpu_start);
-        }
+    /// Takes what was used so far; the final flush costs CPU time too, but its requests are none of the operations'.
+    fn close_the_books(&mut self) {
+        self.result.cpu_ns = thread_cpu_ns().saturating_sub(self.cpu_start);
         self.result.wire_ops = self.session.wire_ops().map(|all| all - self.wire_start);
+    }
+
+    fn report(mut self, error: Option<Error>) -> Report {
+        // An error in the final flush comes after the books were closed.
+        if error.is_some() && self.result.wire_ops.is_none() {
+            self.close_the_books();
+        }
         self.result.negotiated = self.session.negotiated();
         self.result.error = error;
         std::mem::take(&mut self.result)
