@@ -64,7 +64,6 @@ enum Command {
     /// Show the whole story on this machine, with servers that nasgauge starts and stops itself.
     #[cfg(feature = "embedded")]
     Demo(demo::DemoArgs),
-    /// Show the whole story on this machine, with servers that nasgauge starts and stops itself.
     /// Measure workloads on one or more targets.
     Run(Box<run::RunArgs>),
     /// Show what a target is and what was negotiated; nothing is written.

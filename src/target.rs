@@ -178,7 +178,8 @@ pub trait Session {
         None
     }
 
-    /// What the peers agreed on, as `key=value` words for the CSV; empty where there is no peer.
+    /// What the peers agreed on, as `key=value` words for the CSV; empty where there is no peer. The word `engine`
+    /// names the client where the depth decided it.
     fn negotiated(&self) -> String {
         String::new()
     }

@@ -8,7 +8,7 @@ use super::{Global, run};
 use crate::error::{Error, Kind, Phase, Result};
 use crate::servers::sandbox::Sandbox;
 use crate::servers::{Server, embedded, packages, real};
-use crate::spec::plan::{PLAN_VERSION, Plan};
+use crate::spec::plan::Plan;
 use crate::spec::uri::TargetSpec;
 use crate::spec::workload::PhaseFile;
 use crate::target::Secret;
@@ -117,26 +117,12 @@ fn plan(targets: Vec<String>, size: u64, runtime: u64, embedded: bool) -> Result
         ramp_time: Some(Nanos(SECOND / 4)),
         ..PhaseFile::default()
     };
+    let load = |name: &&str| crate::catalogue::load(name, &keys);
+    let workloads = WORKLOADS.iter().map(load).collect::<Result<_>>()?;
     Ok(Plan {
-        schema_version: PLAN_VERSION,
-        nasgauge_version: env!("CARGO_PKG_VERSION").into(),
-        name: "demo".into(),
-        targets,
-        repeats: 1,
-        interval: Nanos(SECOND),
-        connect_timeout: Nanos(10 * SECOND),
         io_timeout: Nanos(30 * SECOND),
-        seed: 1,
-        keep: false,
-        read_existing: None,
-        server_ram: None,
-        max_write: None,
-        destroy: None,
         embedded,
-        workloads: WORKLOADS
-            .iter()
-            .map(|name| crate::catalogue::load(name, &keys))
-            .collect::<Result<_>>()?,
+        ..Plan::new("demo", targets, workloads)
     })
 }
 

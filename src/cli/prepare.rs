@@ -4,9 +4,9 @@ use clap::Args;
 
 use super::{Global, run};
 use crate::error::Result;
-use crate::spec::plan::{PLAN_VERSION, Plan};
+use crate::spec::plan::Plan;
 use crate::spec::workload::{PhaseFile, Rw, Workload};
-use crate::units::{Bytes, Nanos, SECOND};
+use crate::units::Bytes;
 
 /// Arguments of `prepare`.
 #[derive(Debug, Args)]
@@ -36,28 +36,16 @@ pub(super) fn main(args: &PrepareArgs, global: &Global) -> Result<u8> {
         ..PhaseFile::default()
     };
     let phase = sample.resolve("prepare")?;
-    let plan = Plan {
-        schema_version: PLAN_VERSION,
-        nasgauge_version: env!("CARGO_PKG_VERSION").into(),
+    let workload = Workload {
         name: "prepare".into(),
-        targets: vec![args.target.clone()],
+        description: "a verified sample of the file laid".into(),
         repeats: 1,
-        interval: Nanos(SECOND),
-        connect_timeout: Nanos(10 * SECOND),
-        io_timeout: Nanos(60 * SECOND),
-        seed: 1,
+        phases: vec![phase],
+    };
+    let plan = Plan {
         keep: true,
-        read_existing: None,
-        server_ram: None,
-        max_write: None,
         destroy: args.destroy.clone(),
-        embedded: false,
-        workloads: vec![Workload {
-            name: "prepare".into(),
-            description: "a verified sample of the file laid".into(),
-            repeats: 1,
-            phases: vec![phase],
-        }],
+        ..Plan::new("prepare", vec![args.target.clone()], vec![workload])
     };
     run::conduct(&plan, None, global)
 }

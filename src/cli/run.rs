@@ -12,7 +12,7 @@ use super::{Format, Global, credentials};
 use crate::error::{Error, Result};
 use crate::report;
 use crate::run::{self, Out, Outcome, Settings};
-use crate::spec::plan::{LONG_RUN, PLAN_VERSION, Plan};
+use crate::spec::plan::{LONG_RUN, Plan};
 use crate::spec::uri::TargetSpec;
 use crate::spec::workload::Workload;
 use crate::units::{Bytes, Nanos, SECOND};
@@ -133,10 +133,6 @@ fn plan_of(args: RunArgs) -> Result<Plan> {
             .unwrap_or(1)
     });
     Ok(Plan {
-        schema_version: PLAN_VERSION,
-        nasgauge_version: env!("CARGO_PKG_VERSION").into(),
-        name,
-        targets: args.target,
         repeats,
         interval: args.interval,
         connect_timeout: args.connect_timeout,
@@ -147,8 +143,7 @@ fn plan_of(args: RunArgs) -> Result<Plan> {
         server_ram: args.server_ram,
         max_write: args.max_write,
         destroy: args.destroy,
-        embedded: false,
-        workloads,
+        ..Plan::new(&name, args.target, workloads)
     })
 }
 

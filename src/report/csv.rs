@@ -183,15 +183,17 @@ pub fn summary(row: &Row) -> Vec<String> {
 
 /// What identifies a row in the files beside summary.csv.
 fn place(row: &Row) -> Vec<String> {
-    vec![
-        SCHEMA_VERSION.to_string(),
-        row.run_id.clone(),
-        row.stage.clone(),
-        row.target.clone(),
-        row.workload.clone(),
-        row.direction.clone(),
-        row.repeat.to_string(),
+    [
+        SCHEMA_VERSION.to_string().as_str(),
+        &row.run_id,
+        &row.stage,
+        &row.target,
+        &row.workload,
+        &row.direction,
+        &row.repeat.to_string(),
     ]
+    .map(str::to_owned)
+    .into()
 }
 
 /// One line of intervals.csv. `row` gives its place only.

@@ -44,8 +44,8 @@ pub fn rows(rows: &[Row]) -> String {
             .collect();
         text.push_str(&format!("\n{}\n", heading(group[0])));
         text.push_str(&format!(
-            "  {:<9}{:>8} {:>9} {:>9} {:>7} {:>9} {:>10} {:>10}\n",
-            "target", "in fl.", "MB/s", "MiB/s", "Gbit/s", "IOPS", "median", "p99"
+            "  {:<8}{:>9} {:>9} {:>9} {:>7} {:>9} {:>10} {:>10}\n",
+            "target", "in flight", "MB/s", "MiB/s", "Gbit/s", "IOPS", "median", "p99"
         ));
         for row in group {
             text.push_str(&one(row));
@@ -76,7 +76,7 @@ fn one(row: &Row) -> String {
         .map_or_else(|| "-".into(), |iops| format!("{iops:.0}"));
     let inflight = format!("{}x{}", row.lanes, row.iodepth);
     let mut text = format!(
-        "  {:<9}{inflight:>8} {megabytes:>9} {mebibytes:>9} {gigabits:>7} {iops:>9} {:>10} {:>10}\n",
+        "  {:<8}{inflight:>9} {megabytes:>9} {mebibytes:>9} {gigabits:>7} {iops:>9} {:>10} {:>10}\n",
         row.protocol,
         latency(row.latency_ns.p50),
         latency(row.latency_ns.p99),
@@ -87,7 +87,7 @@ fn one(row: &Row) -> String {
     {
         let [megabytes, mebibytes, gigabits] = rate(Some(durable));
         text.push_str(&format!(
-            "  {:<9}{:>8} {megabytes:>9} {mebibytes:>9} {gigabits:>7}\n",
+            "  {:<8}{:>9} {megabytes:>9} {mebibytes:>9} {gigabits:>7}\n",
             "", "durable"
         ));
     }

@@ -162,6 +162,9 @@ impl Rows {
         row.latency_ns = LatencySummary::of(&tally.latency);
         row.latency = tally.latency;
         row.negotiated = driven.negotiated();
+        if let Some(engine) = word(&row.negotiated, "engine") {
+            engine.clone_into(&mut row.engine);
+        }
         row.wire_ops = driven.wire_ops();
         row.busiest_core_percent = driven.busiest_core_percent;
         let share = tally.bytes as f64 / driven.bytes().max(1) as f64;
@@ -223,7 +226,7 @@ impl Rows {
                 .map(|device| device as f64 >= DEVICE_SHARE * row.bytes as f64);
             let state = match from_device {
                 None => "unknown",
-                Some(true) if self.phase.direct || self.template.protocol == "block" => "bypassed",
+                Some(true) if word(&row.negotiated, "direct") == Some("1") => "bypassed",
                 Some(true) => "dropped",
                 Some(false) => "warm",
             };
@@ -269,6 +272,13 @@ impl Rows {
             row.flags.push(Flag::WrongSizeStored);
         }
     }
+}
+
+/// The value of a `key=value` word.
+fn word<'a>(words: &'a str, key: &str) -> Option<&'a str> {
+    words
+        .split(' ')
+        .find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
 }
 
 fn compressible(content: &Content) -> bool {

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::payload::SECTOR;
 use crate::spec::uri::TargetSpec;
 use crate::spec::workload::{Phase, Workload};
 use crate::units::{Bytes, Nanos, SECOND};
@@ -67,6 +68,29 @@ pub struct Cell {
 }
 
 impl Plan {
+    /// A plan of these workloads on these targets, all else as it is by default.
+    #[must_use]
+    pub fn new(name: &str, targets: Vec<String>, workloads: Vec<Workload>) -> Self {
+        Self {
+            schema_version: PLAN_VERSION,
+            nasgauge_version: env!("CARGO_PKG_VERSION").into(),
+            name: name.into(),
+            targets,
+            repeats: 1,
+            interval: Nanos(SECOND),
+            connect_timeout: Nanos(10 * SECOND),
+            io_timeout: Nanos(60 * SECOND),
+            seed: 1,
+            keep: false,
+            read_existing: None,
+            server_ram: None,
+            max_write: None,
+            destroy: None,
+            embedded: false,
+            workloads,
+        }
+    }
+
     /// Reads a saved plan.
     pub fn parse(text: &str, place: &str) -> Result<Self> {
         let plan: Self = toml::from_str(text)
@@ -96,9 +120,9 @@ impl Plan {
                 self.repeats
             )));
         }
-        if self.interval.0 < SECOND / 100 {
+        if self.interval.0 < SECOND / 10 {
             return Err(Error::usage(format!(
-                "interval {} is shorter than 10ms",
+                "interval {} is shorter than 100ms",
                 self.interval
             )));
         }
@@ -127,6 +151,39 @@ impl Plan {
             return Err(Error::usage(format!(
                 "--read-existing {path} only reads, but workload {name} writes"
             )));
+        }
+        self.validate_verification()
+    }
+
+    /// Whether what is read back can be told right from wrong: see [`crate::payload`] on sectors.
+    fn validate_verification(&self) -> Result<()> {
+        let involved: Vec<&Phase> = self
+            .phases()
+            .filter(|phase| phase.verify || phase.rw.writes())
+            .collect();
+        let verifies = involved.iter().any(|phase| phase.verify);
+        let writes = involved.iter().any(|phase| phase.rw.writes());
+        let kind = |phase: &Phase| phase.content(0);
+        if verifies
+            && involved
+                .iter()
+                .any(|phase| kind(phase) != kind(involved[0]))
+        {
+            return Err(Error::usage(
+                "phases with different payloads share one test file, which can't be verified; give them a run each",
+            ));
+        }
+        let parts = |phase: &&Phase| {
+            phase
+                .blocks
+                .iter()
+                .any(|(size, _)| size.0 % SECTOR as u64 != 0)
+        };
+        let alike = |phase: &&Phase| !phase.rw.random() && phase.blocks == involved[0].blocks;
+        if verifies && writes && involved.iter().any(parts) && !involved.iter().all(alike) {
+            return Err(Error::usage(
+                "verify with block sizes that are no multiples of 512 needs sequential phases of one and the same block size",
+            ));
         }
         Ok(())
     }
@@ -275,28 +332,16 @@ mod tests {
             phase.name = format!("p{index}");
             phase
         });
+        let workload = Workload {
+            name: "w".into(),
+            description: String::new(),
+            repeats: 1,
+            phases: phases.collect(),
+        };
+        let targets = targets.iter().map(ToString::to_string).collect();
         Plan {
-            schema_version: PLAN_VERSION,
-            nasgauge_version: "0".into(),
-            name: "test".into(),
-            targets: targets.iter().map(ToString::to_string).collect(),
             repeats: 2,
-            interval: Nanos(SECOND),
-            connect_timeout: Nanos(SECOND),
-            io_timeout: Nanos(SECOND),
-            seed: 1,
-            keep: false,
-            read_existing: None,
-            server_ram: None,
-            max_write: None,
-            destroy: None,
-            embedded: false,
-            workloads: vec![Workload {
-                name: "w".into(),
-                description: String::new(),
-                repeats: 1,
-                phases: phases.collect(),
-            }],
+            ..Plan::new("test", targets, vec![workload])
         }
     }
 
@@ -350,6 +395,35 @@ mod tests {
             plan(&["null:"], &["rw='write'\nruntime=1"]).write_bytes(),
             None
         );
+    }
+
+    #[test]
+    fn what_can_not_be_verified_is_refused() {
+        let refused = |phases: &[&str]| plan(&["/x"], phases).validate().is_err();
+        assert!(refused(&[
+            "rw='randwrite'\nbs=1000",
+            "rw='read'\nbs=1000\nverify=true"
+        ]));
+        assert!(refused(&[
+            "rw='write'\nbs='4k'",
+            "rw='read'\nbs=4095\nverify=true"
+        ]));
+        assert!(refused(&[
+            "rw='write'\npayload='zero'",
+            "rw='read'\nverify=true"
+        ]));
+        assert!(!refused(&[
+            "rw='write'\nbs=4095",
+            "rw='read'\nbs=4095\nverify=true"
+        ]));
+        assert!(
+            !refused(&["rw='randread'\nbs=1000\nverify=true"]),
+            "nothing but the laying writes"
+        );
+        assert!(!refused(&[
+            "rw='randwrite'\nbs='4k'",
+            "rw='read'\nbs='1M'\nverify=true"
+        ]));
     }
 
     #[test]

@@ -520,11 +520,6 @@ impl Phase {
         check(
             self.runtime.is_some() || self.ramp_time.0 == 0,
             "ramp_time needs a runtime: a run bounded by bytes counts all of them".into(),
-        )?;
-        let unsectored = self.blocks.iter().any(|(size, _)| size.0 % 512 != 0);
-        check(
-            !(self.verify && self.rw.writes() && self.rw.random() && unsectored),
-            "verify after random writes needs block sizes that are multiples of 512".into(),
         )
     }
 }

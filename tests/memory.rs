@@ -1,0 +1,75 @@
+//! Resident memory grows neither with the file nor with the time.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// The peak resident set of a run in KiB, as the kernel counts it, read until the process is gone.
+fn peak_kib(arguments: &[&str], out: &Path) -> u64 {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_nasgauge"))
+        .args(["--quiet", "run"])
+        .args(arguments)
+        .arg("--out")
+        .arg(out)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("runs");
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    loop {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let high = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let high =
+            high.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+        peak = peak.max(high.unwrap_or(0));
+        if let Some(status) = child.try_wait().expect("a child") {
+            assert!(status.success());
+            return peak;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn memory_does_not_grow_with_file_size_or_time() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let target = directory.path().join("target");
+    std::fs::create_dir(&target).expect("a directory");
+    let target = target.to_str().expect("UTF-8");
+    let peak = |name: &str, size: &str, runtime: &str| {
+        let arguments = [
+            "--target",
+            target,
+            "--target",
+            "null:",
+            "--rw",
+            "randrw",
+            "--bs",
+            "64k",
+            "--iodepth",
+            "4",
+            "--size",
+            size,
+            "--runtime",
+            runtime,
+            "--ramp-time",
+            "0",
+            "--interval",
+            "100ms",
+        ];
+        peak_kib(&arguments, &directory.path().join(name))
+    };
+    let small = peak("small", "16M", "500ms");
+    let large = peak("large", "512M", "500ms");
+    let long = peak("long", "16M", "4s");
+    assert!(small > 1_000, "the peak was seen: {small} KiB");
+    for (what, other) in [
+        ("a 32 times larger file", large),
+        ("an 8 times longer run", long),
+    ] {
+        assert!(
+            other < small + 2_048,
+            "{what}: {other} KiB instead of {small} KiB"
+        );
+    }
+}
