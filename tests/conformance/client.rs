@@ -222,13 +222,11 @@ impl Worker {
 
 /// Bytes that differ from place to place and from salt to salt, made without the code under test.
 pub fn pattern(offset: u64, salt: u64, block: &mut [u8]) {
-    let mut at = offset;
-    for byte in block {
+    for (at, byte) in (offset..).zip(block) {
         let word = (at / 8 + 1)
             .wrapping_mul(0x9E37_79B9_7F4A_7C15)
             .wrapping_add(salt.wrapping_mul(0xD1B5_4A32_D192_ED03));
         let word = word ^ (word >> 29);
         *byte = (word >> (at % 8 * 8)) as u8;
-        at += 1;
     }
 }

@@ -12,10 +12,13 @@ use super::program::Desk;
 
 const SIZE: u64 = 32 << 20;
 
-/// Ways in which a disk is not blank, each on a new image.
-const FOREIGN: &[(&str, fn(&Path))] = &[
+/// Makes a blank image not blank.
+type Furnish = fn(&Path);
+
+/// Ways in which a disk is not blank: what the refusal says, and how.
+const FOREIGN: &[(&str, Furnish)] = &[
     ("an ext2/3/4 filesystem", ext4),
-    ("a partition table", |image| put(image, 510, &[0x55, 0xaa])),
+    ("a partition table", |image| put(image, 510, b"\x55\xaa")),
     ("a GPT partition table", |image| {
         put(image, 512, b"EFI PART")
     }),
@@ -29,22 +32,26 @@ const FOREIGN: &[(&str, fn(&Path))] = &[
     ("a btrfs filesystem", |image| {
         put(image, 65_600, b"_BHRfS_M")
     }),
-    ("data at offset 512000", |image| put(image, 512_000, &[1])),
+    ("data at offset 512000", |image| put(image, 512_000, b"x")),
     ("data at offset 33553920", |image| {
-        put(image, SIZE - 1, &[1])
+        put(image, SIZE - 1, b"x")
     }),
-    // In the middle of the disk, where only samples look.
-    ("data at offset", |image| {
-        put(image, 2 << 20, &vec![0xa5; 28 << 20])
-    }),
-    // Zeroed at its start, as by a careless dd, but full of somebody's data.
-    ("data at offset", |image| {
-        let mut bytes = vec![0; SIZE as usize];
-        super::client::pattern(0, 8, &mut bytes);
-        bytes[..1 << 20].fill(0);
-        put(image, 0, &bytes);
-    }),
+    ("data at offset", in_the_middle),
+    ("data at offset", zeroed_at_its_start),
 ];
+
+/// Where only samples look.
+fn in_the_middle(image: &Path) {
+    put(image, 2 << 20, &vec![0xa5; 28 << 20]);
+}
+
+/// As by a careless dd: the rest is somebody's data.
+fn zeroed_at_its_start(image: &Path) {
+    let mut bytes = vec![0; SIZE as usize];
+    super::client::pattern(0, 8, &mut bytes);
+    bytes[..1 << 20].fill(0);
+    put(image, 0, &bytes);
+}
 
 fn put(image: &Path, offset: u64, bytes: &[u8]) {
     let file = std::fs::File::options()

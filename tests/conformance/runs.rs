@@ -1,7 +1,7 @@
 //! Runs through the binary on every kind of target: verified data, sums that agree, nothing left behind.
 
 use super::lab::{self, Place};
-use super::program::{Desk, Results, number};
+use super::program::{Desk, Results, count};
 
 /// Every pattern, verified wherever something is read, at several block sizes.
 const WORKLOAD: &str = r#"
@@ -279,6 +279,69 @@ fn targets_side_by_side() {
     }
 }
 
+/// One directory reached in several ways is several targets, each with a file of its own.
+#[test]
+fn one_directory_under_several_uris() {
+    let place = lab::file("engine=psync");
+    let path = place.behind.clone().expect("local").display().to_string();
+    let (uring, mapped) = (
+        format!("file:{path}?engine=io_uring"),
+        format!("file:{path}?engine=mmap"),
+    );
+    let desk = Desk::at(&place);
+    let others = ["--target", &uring, "--target", &mapped, "--target", &path];
+    let load = [
+        "--rw", "randrw", "--bs", "4k", "--size", "1M", "--verify", "1",
+    ];
+    let results = desk.measures(&place, "same", &[&others[..], &load].concat());
+    assert_eq!(results.rows.len(), 4 * 2);
+    place.assert_clean();
+    // What is kept of all of them is cleaned together.
+    desk.measures(&place, "kept", &[&others[..], &load, &["--keep"]].concat());
+    assert_eq!(place.names().len(), 4);
+    desk.does(&["clean", &path, "--yes"]);
+    place.assert_clean();
+}
+
+/// The same through a server, as one compares a protocol with a mount of it.
+#[test]
+#[ignore = "needs root and servers"]
+fn one_directory_over_nfs_and_smb_and_as_a_path() {
+    let nfs = lab::ganesha(|_| {});
+    let directory = nfs.behind.clone().expect("here");
+    let smb = lab::smbd(|options| options.shares[0].directory.clone_from(&directory));
+    let desk = Desk::at(&smb);
+    let path = directory.display().to_string();
+    let others = ["--target", &nfs.uri, "--target", &path];
+    let load = [
+        "--rw", "randrw", "--bs", "4k", "--size", "1M", "--verify", "1",
+    ];
+    let results = desk.measures(&smb, "same", &[&others[..], &load].concat());
+    assert_eq!(results.rows.len(), 3 * 2);
+    assert_eq!(std::fs::read_dir(&directory).expect("there").count(), 0);
+}
+
+/// One LUN under two names is not two: the second is refused, and the first is measured all the same.
+#[test]
+fn one_lun_under_two_uris() {
+    let place = lab::embedded_iscsi(8 << 20);
+    let desk = Desk::at(&place);
+    let twin = place.uri.replace("127.0.0.1", "localhost");
+    let load = [
+        "--rw", "randrw", "--bs", "4k", "--size", "1M", "--verify", "1",
+    ];
+    let line = [
+        "run", "--target", &place.uri, "--target", &twin, "--out", "twins",
+    ];
+    let ran = desk.nasgauge(&[&line[..], &load].concat());
+    assert_ne!(ran.code, 0, "{ran:?}");
+    for row in Results::read(&desk.path("twins")).rows {
+        let twin = row["target"] == twin;
+        assert_eq!(row["status"] == "ok", !twin, "{row:?}");
+    }
+    place.assert_clean();
+}
+
 /// F33 through the binary: what the server's limit makes of a block shows in the row.
 #[test]
 #[ignore = "needs root and servers"]
@@ -293,9 +356,9 @@ fn a_split_block_is_marked() {
         "split",
         &["--rw", "rw", "--bs", "1M", "--size", "8M", "--verify", "1"],
     );
-    let ops: f64 = results.rows.iter().map(|row| number(row, "ops")).sum();
+    let ops: u64 = results.rows.iter().map(|row| count(row, "ops")).sum();
     for row in &results.rows {
-        assert_eq!(number(row, "wire_ops"), 16.0 * ops);
+        assert_eq!(count(row, "wire_ops"), 16 * ops);
         assert!(row["flags"].contains("block_split"), "{row:?}");
         assert!(row["negotiated"].contains("65536"), "{row:?}");
     }
