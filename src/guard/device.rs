@@ -4,7 +4,7 @@
 //! any data and zeroed after all of it, so that a crash at any point leaves a device that is recognised as ours.
 
 use crate::error::{Error, Result};
-use crate::guard::{Claim, Leftover, Manifest, Object};
+use crate::guard::{Claim, Leftover, Manifest, Object, same_kind};
 use crate::payload::{Payload, mix};
 use crate::target::{Device, Identity};
 use crate::units::Bytes;
@@ -20,6 +20,10 @@ pub(super) struct Extent {
     identity: Identity,
     /// None when the device is only read.
     manifest: Option<Manifest>,
+    /// The manifest of an earlier run that was found; None on a blank device.
+    old: Option<Manifest>,
+    /// Whatever is there may be destroyed: the user named the serial.
+    destroyed: bool,
     entered: bool,
     /// Bytes from [`DATA_BASE`] that may hold test data.
     pub(super) high_water: u64,
@@ -59,6 +63,8 @@ pub(super) fn examine(
             Extent {
                 identity,
                 manifest: None,
+                old: None,
+                destroyed: false,
                 entered: false,
                 high_water: 0,
             },
@@ -70,11 +76,7 @@ pub(super) fn examine(
             "the device is write-protected; '--read-existing device' only reads it",
         ));
     }
-    if let Some(holder) = device.holders()?.into_iter().next() {
-        return Err(Error::safety(format!(
-            "the device is in use: {holder}; nothing is written to it"
-        )));
-    }
+    refuse_holders(device)?;
     let old = header(device, &identity)?;
     let destroyed = match &claim.destroy {
         None => false,
@@ -97,7 +99,12 @@ pub(super) fn examine(
     // With the old key, what an interrupted run left stays recognisable as ours.
     let mut content = claim.content.clone();
     let mut high_water = 0;
-    if let Some(old) = old.filter(|_| !destroyed) {
+    if let Some(old) = old.as_ref().filter(|_| !destroyed) {
+        if !same_kind(&old.content, &content) {
+            return Err(Error::usage(
+                "an earlier run left test data with another payload on the device; 'nasgauge clean URI' zeroes it",
+            ));
+        }
         content.key = old.content.key;
         high_water = old.size;
     }
@@ -113,11 +120,22 @@ pub(super) fn examine(
         Extent {
             identity,
             manifest: Some(manifest),
+            old,
+            destroyed,
             entered: false,
             high_water,
         },
         object,
     ))
+}
+
+fn refuse_holders(device: &mut dyn Device) -> Result<()> {
+    match device.holders()?.into_iter().next() {
+        None => Ok(()),
+        Some(holder) => Err(Error::safety(format!(
+            "the device is in use: {holder}; nothing is written to it"
+        ))),
+    }
 }
 
 fn header(device: &mut dyn Device, identity: &Identity) -> Result<Option<Manifest>> {
@@ -137,13 +155,17 @@ fn refuse_content(
     identity: &Identity,
     manifest: Option<&Manifest>,
 ) -> Result<()> {
+    // The edges count in logical blocks: the last one holds the copy of a GPT.
+    let block = u64::from(identity.block.max(1));
+    let whole = identity.capacity / block * block;
+    let edge = block_multiple(EDGE, identity).min(whole);
     let unit = block_multiple(4096, identity);
-    let whole = identity.capacity / unit * unit;
-    let edge = EDGE.next_multiple_of(unit).min(whole);
     let seed = mix(identity.capacity ^ crate::clock::monotonic_ns());
     let units = whole / unit;
     let mut places: Vec<(u64, u64)> = vec![(0, edge), (whole - edge, edge)];
-    places.extend((0..SAMPLES).map(|sample| (mix(seed ^ sample) % units.max(1) * unit, unit)));
+    if units > 0 {
+        places.extend((0..SAMPLES).map(|sample| (mix(seed ^ sample) % units * unit, unit)));
+    }
     let payload = manifest.map(|manifest| Payload::new(manifest.content.clone()));
     for (offset, len) in places {
         let mut block = vec![0; len as usize];
@@ -152,7 +174,7 @@ fn refuse_content(
             return Err(occupied(identity, &format!("it holds {what}")));
         }
         let start = if offset == 0 && manifest.is_some() {
-            HEADER
+            HEADER.min(block.len())
         } else {
             0
         };
@@ -234,6 +256,10 @@ impl Extent {
                 "the device changed between inspection and writing; nothing was written",
             ));
         }
+        refuse_holders(device)?;
+        if !self.destroyed {
+            refuse_content(device, &self.identity, self.old.as_ref())?;
+        }
         let mut block = manifest.bytes()?;
         if block.len() > HEADER {
             return Err(Error::safety("the manifest is too long for its block"));
@@ -268,7 +294,9 @@ impl Extent {
 fn zero(device: &mut dyn Device, identity: &Identity, high_water: u64) -> Result<()> {
     let step = block_multiple(EDGE, identity);
     let zeros = vec![0; step as usize];
-    let end = block_multiple(DATA_BASE + high_water, identity).min(identity.capacity);
+    // A manifest may claim any size.
+    let end = DATA_BASE.saturating_add(high_water).min(identity.capacity);
+    let end = block_multiple(end, identity).min(identity.capacity);
     let mut offset = DATA_BASE;
     while offset < end {
         let len = step.min(end - offset);
@@ -298,10 +326,11 @@ pub(super) fn leftovers(device: &mut dyn Device) -> Result<Vec<Leftover>> {
 /// Zeroes what a manifest of ours covers, after the same examination as before a run.
 pub(super) fn clean(device: &mut dyn Device, manifest: &Manifest) -> Result<()> {
     let identity = device.identity()?;
-    if let Some(holder) = device.holders()?.into_iter().next() {
-        return Err(Error::safety(format!(
-            "the device is in use: {holder}; nothing is written to it"
-        )));
+    refuse_holders(device)?;
+    if header(device, &identity)?.as_ref() != Some(manifest) {
+        return Err(Error::safety(
+            "the device changed since its test data was found; nothing was written",
+        ));
     }
     refuse_content(device, &identity, Some(manifest))?;
     zero(device, &identity, manifest.size)

@@ -121,6 +121,13 @@ fn preflight(plan: &Plan, caps: &Caps) -> Result<()> {
     Ok(())
 }
 
+/// How many kinds of payload the plan's phases have.
+fn kinds_of_content(plan: &Plan) -> usize {
+    let mut kinds: Vec<_> = plan.phases().map(|phase| phase.content(0)).collect();
+    kinds.dedup();
+    kinds.len()
+}
+
 impl Place {
     fn new(plan: &Plan, spec: TargetSpec, protocol: &'static Protocol, secret: Secret) -> Self {
         let caps = (protocol.caps)(&spec);
@@ -211,6 +218,11 @@ impl Place {
         let mut site = Site::examine(control, claim)?;
         let notes = std::mem::take(&mut site.notes);
         self.check_alignment(plan, &mut site)?;
+        if site.always_aligned() && plan.read_existing.is_none() && kinds_of_content(plan) > 1 {
+            return Err(Error::usage(
+                "phases with different payloads would leave a device that 'clean' can't recognise; give them a run each",
+            ));
+        }
         self.site = Some(site);
         Ok(notes)
     }
