@@ -182,6 +182,49 @@ fn a_loop_device_with_anything_on_it() {
     }
 }
 
+/// On a disk of which it is a hundred-thousandth, data just where a run would write is found all the same.
+#[test]
+#[ignore = "needs root and servers"]
+fn a_huge_lun_with_little_on_it() {
+    let place = lab::tgtd(3 << 40, |_| {});
+    let image = place.behind.clone().expect("here");
+    put(&image, 4 << 20, &vec![0xa5; 24 << 20]);
+    let before = digest(&image);
+    let desk = Desk::at(&place);
+    let load = ["--rw", "write", "--bs", "1M", "--size", "32M"];
+    let line = [&["run", "--target", &place.uri, "--out", "none"], &load[..]].concat();
+    desk.refuses(&line, "data at offset");
+    assert_eq!(digest(&image), before);
+}
+
+/// What a run kept is ours; what somebody puts beside it afterwards is not, wherever it lies.
+#[test]
+#[ignore = "needs root and servers"]
+fn a_kept_lun_on_which_somebody_wrote() {
+    let place = lab::tgtd(SIZE, |_| {});
+    let image = place.behind.clone().expect("here");
+    let desk = Desk::at(&place);
+    desk.does(&["prepare", &place.uri, "--size", "4M"]);
+    let middle = (64 << 10) + (1 << 20);
+    for offset in [2000, 5000, 40_000, middle, SIZE - 600] {
+        let mut old = [0];
+        let file = std::fs::File::open(&image).expect("there");
+        file.read_exact_at(&mut old, offset).expect("reads");
+        let len = if offset == middle { 2 << 20 } else { 1 };
+        let mut kept = vec![0; len];
+        file.read_exact_at(&mut kept, offset).expect("reads");
+        put(&image, offset, &vec![!old[0]; len]);
+        let before = digest(&image);
+        let line = [&["run", "--target", &place.uri, "--out", "none"], WRITE].concat();
+        desk.refuses(&line, "data at offset");
+        desk.refuses(&["clean", &place.uri, "--yes"], "data at offset");
+        assert_eq!(digest(&image), before, "{offset}");
+        put(&image, offset, &kept);
+    }
+    desk.does(&["clean", &place.uri, "--yes"]);
+    place.assert_clean();
+}
+
 /// Mounted, it is refused whatever serial is given.
 #[test]
 #[ignore = "needs root and servers"]
