@@ -95,11 +95,13 @@ pub struct Report {
     pub flushes: u64,
     /// Bytes written in all, ramp included.
     pub written: u64,
+    /// Generations used: one for each block written, ramp included.
+    pub generations: u64,
     /// One past the highest byte written, from the region's start.
     pub high_water: u64,
     /// CPU time of the worker in the measured time.
     pub cpu_ns: u64,
-    /// Requests on the wire in the measured time, where known.
+    /// Requests on the wire in the measured time, its final flush left out, where known.
     pub wire_ops: Option<u64>,
     /// What the peers agreed on.
     pub negotiated: String,

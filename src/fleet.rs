@@ -43,6 +43,7 @@ pub struct Fleet {
     members: Vec<Box<dyn Member>>,
     events: Receiver<(usize, Event)>,
     live: Vec<Arc<Live>>,
+    stop: Arc<AtomicBool>,
 }
 
 /// Time between "all are ready" and the common start: enough for a message to reach each worker.
@@ -61,6 +62,7 @@ impl Fleet {
             members: Vec::new(),
             events,
             live: Vec::new(),
+            stop: Arc::clone(stop),
         };
         let apart = (protocol.caps)(&login.spec).threads == Threads::PerProcess;
         for (index, job) in jobs.into_iter().enumerate() {
@@ -151,6 +153,8 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
+        // A thread can't be killed; one that was given up must at least write nothing more once it wakes.
+        self.stop.store(true, Relaxed);
         for member in &mut self.members {
             member.kill();
         }

@@ -1,7 +1,7 @@
 //! The conductor: a plan becomes rows.
 //!
 //! Order: every target is opened and examined (`site`) before any is touched; then a result directory (`results`); then
-//! each target is entered and its test file laid; then the cells in turn (`cell`); then everything of ours is
+//! each target is entered and its test file laid; then the cells in turn (`cell`, whose workers `drive` runs); then everything of ours is
 //! removed, whatever happened before. Rows are on disk as soon as they are known.
 //!
 //! Must not know: protocols, how a worker runs, or how anything is shown ([`Watch`] is told).
@@ -18,7 +18,9 @@ use crate::spec::uri::TargetSpec;
 use crate::target::Secret;
 
 mod cell;
+mod drive;
 mod environment;
+mod intervals;
 mod results;
 mod row;
 mod site;
@@ -238,8 +240,9 @@ fn measure_all(
             wsl: run.wsl,
             stop: &settings.stop,
         };
-        let found = cell::measure(&context, &mut places[cell.target], watch, results)?;
-        generation += found.iter().map(|row| row.ops).sum::<u64>() + u64::from(u32::from(u16::MAX));
+        let (found, used) = cell::measure(&context, &mut places[cell.target], watch, results)?;
+        // What a lost worker had under way is not known; it is less than this.
+        generation += used + u64::from(u16::MAX);
         for row in found {
             results.row(&row)?;
             watch.row(&row);

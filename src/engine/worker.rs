@@ -1,7 +1,7 @@
 //! The loop of one worker.
 //!
-//! The measured time starts at the first completion after the ramp (that operation not counted) and ends at the last
-//! completion, so every byte counted moved within it. Without a ramp it starts with the start signal. In rate
+//! The measured time starts at the first completion after the ramp (what ended by then is not counted) and ends at the
+//! last completion, so every byte counted moved within it. Without a ramp it starts with the start signal. In rate
 //! mode latency counts from the intended start, so a stall is felt by all operations that it delayed.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -51,6 +51,17 @@ pub fn run(
     });
     let result = worker.measure().and_then(|()| worker.finish());
     worker.report(result.err())
+}
+
+/// A lane's part of `bytes`: whole blocks, so that all of a device's or direct I/O's operations stay aligned. Parts
+/// differ by a block at most, and add up.
+fn share(bytes: u64, block: u64, lane: u16, lanes: u16) -> u64 {
+    let blocks = u128::from(bytes.div_ceil(block.max(1)));
+    let upto = |lane: u16| {
+        let bound = blocks * u128::from(lane) / u128::from(lanes.max(1)) * u128::from(block);
+        u64::try_from(bound).unwrap_or(u64::MAX).min(bytes)
+    };
+    upto(lane + 1) - upto(lane)
 }
 
 fn failed(error: Error) -> Report {
@@ -105,10 +116,7 @@ impl<'a> Worker<'a> {
         let pattern = Pattern::new(phase, job.lane, job.lanes, job.seed);
         let depth = usize::from(phase.iodepth);
         let budget = match (phase.bytes, phase.runtime) {
-            (Some(bytes), _) => {
-                let (lane, lanes) = (u64::from(job.lane), u64::from(job.lanes));
-                bytes.0 * (lane + 1) / lanes - bytes.0 * lane / lanes
-            }
+            (Some(bytes), _) => share(bytes.0, u64::from(phase.block_max()), job.lane, job.lanes),
             (None, Some(_)) => u64::MAX,
             (None, None) => pattern.pass_bytes(),
         };
@@ -154,16 +162,20 @@ impl<'a> Worker<'a> {
     }
 
     fn begin(&mut self, start: u64) {
+        // Else the kernel lets each sleep last 50 us longer, which rate mode would count as latency. It may
+        // refuse; then timing is coarser.
+        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         self.clock.sleep_until(start);
         self.start = start;
-        self.ramp_end = start + self.job.phase.ramp_time.0;
+        self.ramp_end = start.saturating_add(self.job.phase.ramp_time.0);
         if let Some(runtime) = self.job.phase.runtime {
-            self.end = self.ramp_end + runtime.0;
+            self.end = self.ramp_end.saturating_add(runtime.0);
         }
         self.measuring = self.job.phase.ramp_time.0 == 0;
         self.result.started_ns = start;
         self.result.ended_ns = start;
         self.cpu_start = thread_cpu_ns();
+        self.wire_start = self.session.wire_ops().unwrap_or(0);
     }
 
     fn measure(&mut self) -> Result<()> {
@@ -186,11 +198,7 @@ impl<'a> Worker<'a> {
             }
             if self.outstanding > 0 {
                 self.session.reap(until, &mut self.slots, &mut self.done)?;
-                now = self.clock.now();
-                while let Some(completion) = self.done.pop() {
-                    self.outstanding -= 1;
-                    self.complete(completion, now)?;
-                }
+                now = self.complete_all()?;
             } else if self.ending {
                 return Ok(());
             } else if self.flush_is_due() {
@@ -275,11 +283,42 @@ impl<'a> Worker<'a> {
         match self.session.submit(op, &mut self.slots)? {
             Submit::Queued => self.outstanding += 1,
             Submit::Done(completion) => {
-                now = self.clock.now();
-                now = self.complete(completion, now)?;
+                let ended = self.clock.now();
+                now = self.complete(completion, ended)?;
+                self.end_ramp(ended);
             }
         }
         Ok(now)
+    }
+
+    /// Counts what was reaped and returns the current time.
+    #[inline]
+    fn complete_all(&mut self) -> Result<u64> {
+        // One time for all of them: what is checked last did not end later.
+        let reaped = self.clock.now();
+        let mut now = reaped;
+        let some = !self.done.is_empty();
+        while let Some(completion) = self.done.pop() {
+            self.outstanding -= 1;
+            now = now.max(self.complete(completion, reaped)?);
+        }
+        if some {
+            self.end_ramp(reaped);
+        }
+        Ok(now)
+    }
+
+    /// Begins the measured time when the ramp is over. Operations that ended together with the first one after the ramp
+    /// moved their bytes before it, so they are not counted either.
+    #[inline]
+    fn end_ramp(&mut self, now: u64) {
+        if !self.measuring && now >= self.ramp_end {
+            self.measuring = true;
+            self.result.started_ns = now;
+            self.result.ended_ns = now;
+            self.cpu_start = thread_cpu_ns();
+            self.wire_start += self.requests_of_ended();
+        }
     }
 
     /// Counts one completion and returns the current time.
@@ -301,12 +340,6 @@ impl<'a> Worker<'a> {
             tally.bytes += u64::from(step.len);
             tally.latency.saturating_record(latency.max(1));
             self.result.ended_ns = now;
-        } else if now >= self.ramp_end {
-            self.measuring = true;
-            self.result.started_ns = now;
-            self.result.ended_ns = now;
-            self.cpu_start = thread_cpu_ns();
-            self.wire_start = self.requests_before();
         }
         self.free.push(completion.slot);
         if self.job.phase.verify && step.direction == Direction::Read {
@@ -327,13 +360,11 @@ impl<'a> Worker<'a> {
         Ok(now)
     }
 
-    /// Requests that belong to operations which ended before the measured time. What is still under way has sent its
-    /// share already, and will be counted when it ends.
-    fn requests_before(&self) -> u64 {
-        let sent = self.session.wire_ops().unwrap_or(0);
-        // The slot of the operation that just ended is not free yet.
-        let under_way = self.steps.len() - self.free.len() - 1;
-        sent - sent * under_way as u64 / self.started.max(1)
+    /// Requests since the start that belong to operations which have ended. What is still under way has sent its share
+    /// already, and will be counted when it ends.
+    fn requests_of_ended(&self) -> u64 {
+        let sent = self.wire_ops().unwrap_or(0);
+        sent - sent * self.outstanding as u64 / self.started.max(1)
     }
 
     fn flush_is_due(&self) -> bool {
@@ -360,7 +391,8 @@ impl<'a> Worker<'a> {
 
     /// The flush that ends a phase, timed apart.
     fn finish(&mut self) -> Result<()> {
-        self.close_the_books();
+        self.result.wire_ops = self.wire_ops();
+        self.result.cpu_ns = thread_cpu_ns().saturating_sub(self.cpu_start);
         let wrote = self.result.written > 0;
         if wrote && self.job.flush && self.job.phase.durability != Durability::None {
             self.session.flush()?;
@@ -370,17 +402,18 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Takes what was used so far; the final flush costs CPU time too, but its requests are none of the operations'.
-    fn close_the_books(&mut self) {
-        self.result.cpu_ns = thread_cpu_ns().saturating_sub(self.cpu_start);
-        self.result.wire_ops = self.session.wire_ops().map(|all| all - self.wire_start);
+    /// Requests sent since the start of the measured time, where known.
+    fn wire_ops(&self) -> Option<u64> {
+        let all = self.session.wire_ops()?;
+        Some(all.saturating_sub(self.wire_start))
     }
 
     fn report(mut self, error: Option<Error>) -> Report {
-        // An error in the final flush comes after the books were closed.
-        if error.is_some() && self.result.wire_ops.is_none() {
-            self.close_the_books();
+        if error.is_some() {
+            self.result.cpu_ns = thread_cpu_ns().saturating_sub(self.cpu_start);
+            self.result.wire_ops = self.wire_ops();
         }
+        self.result.generations = self.generation - self.job.generation.unwrap_or(LAID);
         self.result.negotiated = self.session.negotiated();
         self.result.error = error;
         std::mem::take(&mut self.result)
@@ -405,4 +438,27 @@ fn short(step: Step, base: u64, bytes: u32) -> Error {
 fn thread_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn shares_are_whole_blocks_that_add_up() {
+        for (bytes, block, lanes) in [
+            (1_000_003, 4096, 7),
+            (4096, 4096, 3),
+            (1, 4096, 4),
+            (u64::MAX, 1 << 20, 1024),
+            (10 << 20, 1 << 20, 4),
+        ] {
+            let parts: Vec<u64> = (0..lanes)
+                .map(|lane| share(bytes, block, lane, lanes))
+                .collect();
+            assert_eq!(parts.iter().sum::<u64>(), bytes, "{bytes} over {lanes}");
+            let ragged = parts.iter().filter(|part| *part % block != 0).count() as u64;
+            assert!(ragged <= 1, "{parts:?}");
+        }
+    }
 }

@@ -1,11 +1,12 @@
 //! A worker in a thread of this process.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Sender, channel};
 
 use crate::engine::{self, Job, Live, Report};
-use crate::error::{Error, Phase, Result};
+use crate::error::{Error, Kind, Phase, Result};
 use crate::fleet::{Event, Member, Post};
 use crate::target::{Login, Protocol};
 
@@ -27,16 +28,18 @@ impl Thread {
         let (start, wait) = channel();
         let login = login.clone();
         let body = move || {
-            let report = match (protocol.connect)(&login, &job.attach) {
+            let work = || match (protocol.connect)(&login, &job.attach) {
                 Ok(session) => engine::run(session, &job, &live, &stop, || {
                     post.send(Event::Ready);
                     wait.recv().ok()
                 }),
-                Err(error) => Report {
-                    error: Some(error),
-                    ..Report::default()
-                },
+                Err(error) => failed(error),
             };
+            // A client library that panics must not leave the others waiting for this worker.
+            let report = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+                let message = "a worker thread panicked: a bug; its message is on standard error";
+                failed(Error::new(Phase::Io, Kind::Other, message))
+            });
             post.send(Event::Report(Box::new(report)));
         };
         std::thread::Builder::new()
@@ -44,6 +47,13 @@ impl Thread {
             .spawn(body)
             .map_err(|error| Error::io(Phase::Prepare, &error, "start a worker thread"))?;
         Ok(Self { start })
+    }
+}
+
+fn failed(error: Error) -> Report {
+    Report {
+        error: Some(error),
+        ..Report::default()
     }
 }
 

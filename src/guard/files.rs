@@ -42,6 +42,8 @@ pub(super) enum Directory {
         name: String,
         /// What has been made so far, in order.
         made: Vec<Made>,
+        /// All data is there and the run keeps it.
+        kept: bool,
     },
 }
 
@@ -68,7 +70,7 @@ pub(super) fn examine(
         };
         if let Some(manifest) = prepared.filter(fits) {
             let name = format!("{}/{DATA}", leftover.name);
-            if files.size(&name)? >= manifest.size {
+            if present_size(files, &name)?.is_some_and(|size| size >= manifest.size) {
                 notes.push(format!(
                     "using the {} prepared in {}",
                     Bytes(manifest.size),
@@ -116,12 +118,28 @@ pub(super) fn examine(
         Directory::New {
             name,
             made: Vec::new(),
+            kept: false,
         },
         object,
     ))
 }
 
+/// The size of a file; None when it is not there.
+fn present_size(files: &mut dyn Files, path: &str) -> Result<Option<u64>> {
+    match files.size(path) {
+        Ok(size) => Ok(Some(size)),
+        Err(error) if error.kind == Kind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 fn foreign(files: &mut dyn Files, claim: &Claim, path: &str) -> Result<(Directory, Object)> {
+    let strange = |part: &str| matches!(part, "" | "." | "..") || part.contains('\0');
+    if path.split('/').any(strange) {
+        return Err(Error::safety(format!(
+            "'{path}' is not a path below the target's directory: no part may be empty, '.' or '..'"
+        )));
+    }
     if claim.writes {
         return Err(Error::safety(format!(
             "'{path}' is your own file and will only be read; the workload writes"
@@ -176,67 +194,86 @@ impl Directory {
         claim: &Claim,
         object: &mut Object,
     ) -> Result<()> {
-        let Self::New { name, made } = self else {
+        let Self::New { name, made, .. } = self else {
             return Ok(());
         };
-        files.make_directory(name)?;
-        made.push(Made::Directory);
         let manifest = Manifest::of(claim, &object.content, claim.size).bytes()?;
-        // Noted before it is made: a failure half-way may leave a part of it.
-        made.push(Made::File(MANIFEST));
-        files.put(&format!("{name}/{MANIFEST}"), &manifest)?;
-        files.create(&object.name)?;
-        made.push(Made::File(DATA));
-        Ok(())
+        note(made, Made::Directory, files.make_directory(name))?;
+        let put = files.put(&format!("{name}/{MANIFEST}"), &manifest);
+        note(made, Made::File(MANIFEST), put)?;
+        note(made, Made::File(DATA), files.create(&object.name))
     }
 
     /// Records that all data is there, for a run that keeps it.
     pub(super) fn laid(&mut self, files: &mut dyn Files, claim: &Claim) -> Result<()> {
-        let Self::New { name, made } = self else {
+        let Self::New { name, made, kept } = self else {
             return Ok(());
         };
-        if claim.keep && !made.contains(&Made::File(LAID)) {
-            made.push(Made::File(LAID));
-            files.put(
-                &format!("{name}/{LAID}"),
-                &Manifest::of(claim, &claim.content, claim.size).bytes()?,
-            )?;
+        if claim.keep && !*kept {
+            let manifest = Manifest::of(claim, &claim.content, claim.size).bytes()?;
+            let put = files.put(&format!("{name}/{LAID}"), &manifest);
+            note(made, Made::File(LAID), put)?;
+            *kept = true;
         }
         Ok(())
     }
 
     /// Removes what this run made, last things first; goes on after a failure and reports the first.
     pub(super) fn leave(&mut self, files: &mut dyn Files, claim: &Claim) -> Result<Option<String>> {
-        let Self::New { name, made } = self else {
+        let Self::New { name, made, kept } = self else {
             return Ok(None);
         };
-        if claim.keep && made.contains(&Made::File(LAID)) {
+        if *kept {
             return Ok(Some(format!(
                 "{} of test data stay in {name} for the next run",
                 Bytes(claim.size)
             )));
         }
-        let mut first = Ok(None);
-        // The manifest goes last of the files: until then `clean` knows the directory.
-        let order = [LAID, DATA, MANIFEST];
-        let files_made = order.iter().filter(|file| made.contains(&Made::File(file)));
-        for file in files_made {
-            if let Err(error) = files.remove(&format!("{name}/{file}"))
-                && error.kind != Kind::NotFound
-                && first.is_ok()
-            {
-                first = Err(stuck(&error, name));
-            }
+        let manifest = Manifest::of(claim, &claim.content, claim.size).bytes()?;
+        let made = std::mem::take(made);
+        if !made.contains(&Made::Directory) {
+            return Ok(None);
         }
-        if made.contains(&Made::Directory)
-            && let Err(error) = files.remove_directory(name)
-            && first.is_ok()
-        {
-            first = Err(stuck(&error, name));
-        }
-        made.clear();
-        first
+        let ours: Vec<&str> = [LAID, DATA, MANIFEST]
+            .into_iter()
+            .filter(|file| made.contains(&Made::File(file)))
+            .collect();
+        remove_all(files, name, &ours, &manifest)
+            .map(|()| None)
+            .map_err(|error| stuck(&error, name))
     }
+}
+
+/// Notes what was made. A failure may come after the deed (an answer that got lost, a file half written), so that
+/// is noted too, but for what was there before or surely never came to be.
+fn note(made: &mut Vec<Made>, what: Made, done: Result<()>) -> Result<()> {
+    let surely_not = |error: &Error| match what {
+        Made::File(_) => error.kind == Kind::Exists,
+        Made::Directory => !matches!(
+            error.kind,
+            Kind::TimedOut | Kind::Gone | Kind::Interrupted | Kind::Protocol | Kind::Other
+        ),
+    };
+    if !done.as_ref().is_err_and(surely_not) {
+        made.push(what);
+    }
+    done
+}
+
+/// Removes files of ours, the manifest last, then their directory. While anything stays, so does the manifest: by it
+/// `clean` knows the directory.
+fn remove_all(files: &mut dyn Files, name: &str, ours: &[&str], manifest: &[u8]) -> Result<()> {
+    let gone = |done: Result<()>| match done {
+        Err(error) if error.kind != Kind::NotFound => Err(error),
+        _ => Ok(()),
+    };
+    for file in ours {
+        gone(files.remove(&format!("{name}/{file}")))?;
+    }
+    gone(files.remove_directory(name)).inspect_err(|_| {
+        // At best this works too; if not, the directory is empty or holds what is not ours.
+        let _ = files.put(&format!("{name}/{MANIFEST}"), manifest);
+    })
 }
 
 fn stuck(error: &Error, name: &str) -> Error {
@@ -260,7 +297,7 @@ fn leftovers_among(
     let mut found = Vec::new();
     for entry in entries
         .iter()
-        .filter(|entry| entry.directory && entry.name.starts_with(PREFIX))
+        .filter(|entry| entry.directory && is_our_name(&entry.name))
     {
         if let Some(manifest) = read_manifest(files, &format!("{}/{MANIFEST}", entry.name))? {
             found.push(Leftover {
@@ -283,11 +320,16 @@ fn read_manifest(files: &mut dyn Files, path: &str) -> Result<Option<Manifest>> 
 
 /// Removes a directory of ours: only names that we make, and only where the manifest is ours.
 pub(super) fn clean(files: &mut dyn Files, name: &str) -> Result<()> {
-    if !name.starts_with(PREFIX) || read_manifest(files, &format!("{name}/{MANIFEST}"))?.is_none() {
+    let manifest = if is_our_name(name) {
+        read_manifest(files, &format!("{name}/{MANIFEST}"))?
+    } else {
+        None
+    };
+    let Some(manifest) = manifest else {
         return Err(Error::safety(format!(
             "'{name}' has no manifest of nasgauge's; it stays"
         )));
-    }
+    };
     let entries = files.list(name)?;
     if let Some(foreign) = entries
         .iter()
@@ -298,10 +340,16 @@ pub(super) fn clean(files: &mut dyn Files, name: &str) -> Result<()> {
             foreign.name
         )));
     }
-    for file in [LAID, DATA, MANIFEST] {
-        if entries.iter().any(|entry| entry.name == file) {
-            files.remove(&format!("{name}/{file}"))?;
-        }
-    }
-    files.remove_directory(name)
+    let ours: Vec<&str> = [LAID, DATA, MANIFEST]
+        .into_iter()
+        .filter(|file| entries.iter().any(|entry| entry.name == *file))
+        .collect();
+    remove_all(files, name, &ours, &manifest.bytes()?)
+}
+
+/// A directory name that a run makes. A server that lists others can't lead us elsewhere.
+fn is_our_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    name.strip_prefix(PREFIX)
+        .is_some_and(|rest| !rest.is_empty() && rest.chars().all(plain))
 }

@@ -1,32 +1,21 @@
-//! One cell: launch its workers, watch them, and make rows of their reports.
+//! One cell: jobs for its workers, and rows of their reports.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
-use crate::engine::live::{Reading, Snapshot};
-use crate::engine::{Job, Report, Tally};
+use crate::engine::Job;
 use crate::error::{Error, Kind, Phase, Result};
-use crate::fleet::{Event, Fleet};
-use crate::op::Direction;
 use crate::payload::Content;
-use crate::probe;
-use crate::record::{Interval, Row};
+use crate::record::Row;
+use crate::run::drive::{Driven, drive};
+use crate::run::intervals::Intervals;
 use crate::run::results::Results;
 use crate::run::row::Rows;
 use crate::run::site::Place;
-use crate::run::{Progress, StepView, Watch, split_phase};
+use crate::run::{StepView, Watch, split_phase};
 use crate::spec::plan::{Cell, Plan};
 use crate::spec::workload;
 use crate::target::Attach;
-use crate::units::Nanos;
-
-/// How often counters are looked at.
-const LOOK: Duration = Duration::from_millis(50);
-/// How long workers may take to end after they were told to, beyond the I/O timeout.
-const GRACE: Duration = Duration::from_secs(5);
-/// Extra patience for each session that must come up.
-const PER_SESSION: Duration = Duration::from_millis(500);
 
 /// What a cell is measured for.
 pub(super) struct Context<'a> {
@@ -39,302 +28,18 @@ pub(super) struct Context<'a> {
     pub(super) stop: &'a Arc<AtomicBool>,
 }
 
-/// What the workers of one phase came to.
-pub(super) struct Driven {
-    reports: Vec<Report>,
-    /// What ended it from outside: a watchdog, a worker that never came up.
-    outside: Option<Error>,
-    pub(super) busiest_core_percent: Option<f64>,
-    /// Bytes read from and written to storage by this process.
-    pub(super) device: Option<(u64, u64)>,
-}
-
-impl Driven {
-    /// The first error of any worker.
-    pub(super) fn error(&self) -> Option<Error> {
-        self.reports
-            .iter()
-            .find_map(|report| report.error.clone())
-            .or_else(|| self.outside.clone())
-    }
-
-    /// Whether it was told to stop before its end.
-    pub(super) fn stopped(&self) -> bool {
-        self.reports.iter().any(|report| report.stopped)
-    }
-
-    /// All operations of a direction.
-    pub(super) fn tally(&self, direction: Direction) -> Tally {
-        let mut sum = Tally::default();
-        for report in &self.reports {
-            sum.merge(report.tally(direction));
-        }
-        sum
-    }
-
-    /// Measured time in nanoseconds: from the first start to the last completion.
-    pub(super) fn span(&self) -> Option<u64> {
-        let moved = || {
-            self.reports
-                .iter()
-                .filter(|report| report.read.ops + report.write.ops > 0)
-        };
-        let start = moved().map(|report| report.started_ns).min()?;
-        moved()
-            .map(|report| report.ended_ns)
-            .max()
-            .map(|end| end.saturating_sub(start))
-    }
-
-    /// Operations of both directions.
-    pub(super) fn ops(&self) -> u64 {
-        self.reports
-            .iter()
-            .map(|report| report.read.ops + report.write.ops)
-            .sum()
-    }
-
-    /// Bytes of both directions.
-    pub(super) fn bytes(&self) -> u64 {
-        self.reports
-            .iter()
-            .map(|report| report.read.bytes + report.write.bytes)
-            .sum()
-    }
-
-    /// CPU time of all workers in nanoseconds.
-    pub(super) fn cpu_ns(&self) -> u64 {
-        self.reports.iter().map(|report| report.cpu_ns).sum()
-    }
-
-    /// How many workers failed.
-    pub(super) fn errors(&self) -> u64 {
-        self.reports
-            .iter()
-            .filter(|report| report.error.is_some())
-            .count() as u64
-    }
-
-    /// Requests on the wire; None where any worker can't tell.
-    pub(super) fn wire_ops(&self) -> Option<u64> {
-        self.reports.iter().map(|report| report.wire_ops).sum()
-    }
-
-    /// What the first session agreed on; all connect alike.
-    pub(super) fn negotiated(&self) -> String {
-        self.reports
-            .iter()
-            .map(|report| &report.negotiated)
-            .find(|text| !text.is_empty())
-            .cloned()
-            .unwrap_or_default()
-    }
-
-    fn ended(&self) -> u64 {
-        self.reports
-            .iter()
-            .map(|report| report.ended_ns)
-            .max()
-            .unwrap_or(0)
-    }
-
-    /// Time from the last completion to the end of the last flush.
-    pub(super) fn flush(&self) -> Option<u64> {
-        let flushed = self
-            .reports
-            .iter()
-            .filter_map(|report| report.flushed_ns)
-            .max()?;
-        Some(flushed.saturating_sub(self.ended()))
-    }
-}
-
-/// Called at each interval with its number of seconds since the start of measuring and the counters so far.
-type Sampler<'a> = dyn FnMut(Nanos, &Snapshot) -> Result<()> + 'a;
-
-/// Runs jobs to their end, or until a signal, an error or the watchdog ends them. `sample` sees the counters about
-/// every 50 ms. Err only for what is not the target's fault.
-pub(super) fn drive(
-    place: &Place,
-    jobs: Vec<Job>,
-    stop: &Arc<AtomicBool>,
-    watch: &mut dyn Watch,
-    sample: &mut Sampler<'_>,
-) -> Result<Driven> {
-    let ramp = jobs.first().map_or(0, |job| job.phase.ramp_time.0);
-    let patience = place.login.connect_timeout() + PER_SESSION * jobs.len() as u32;
-    let own_stop = Arc::new(AtomicBool::new(false));
-    let mut driven = Driven {
-        reports: Vec::new(),
-        outside: None,
-        busiest_core_percent: None,
-        device: None,
-    };
-    let count = jobs.len();
-    let mut fleet = match Fleet::launch(place.protocol, &place.login, jobs, &own_stop)
-        .and_then(|fleet| fleet.ready(patience, stop).map(|()| fleet))
-    {
-        Ok(fleet) => fleet,
-        Err(error) => {
-            driven.outside = Some(error);
-            return Ok(driven);
-        }
-    };
-    let start = fleet.go();
-    let mut watcher = Watcher::new(start, ramp, place.login.io_timeout());
-    while driven.reports.len() < count {
-        if let Some((_, Event::Report(report))) = fleet.next(LOOK) {
-            if report.error.is_some() {
-                // The others' figures would be of another load.
-                own_stop.store(true, Relaxed);
-            }
-            driven.reports.push(*report);
-        }
-        if stop.load(Relaxed) {
-            own_stop.store(true, Relaxed);
-        }
-        let sum = total(&fleet);
-        watcher.look(&sum, watch, sample)?;
-        if let Some(error) = watcher.overdue(own_stop.load(Relaxed)) {
-            driven.outside = Some(error);
-            break;
-        }
-    }
-    driven.busiest_core_percent = watcher.busiest();
-    driven.device = watcher.device();
-    Ok(driven)
-}
-
-fn total(fleet: &Fleet) -> Snapshot {
-    let add = |sum: &mut Reading, one: Reading| {
-        sum.ops += one.ops;
-        sum.bytes += one.bytes;
-        sum.latency_sum_ns += one.latency_sum_ns;
-        sum.latency_max_ns = sum.latency_max_ns.max(one.latency_max_ns);
-    };
-    let mut sum = Snapshot::default();
-    for live in fleet.live() {
-        let one = live.read();
-        add(&mut sum.read, one.read);
-        add(&mut sum.write, one.write);
-        sum.activity += one.activity;
-        sum.activity_bytes += one.activity_bytes;
-    }
-    sum
-}
-
-/// Looks at a running phase from outside: progress for the user, samples, machine counters, and silence.
-struct Watcher {
-    start: u64,
-    measure_from: u64,
-    io_timeout: Duration,
-    last: Snapshot,
-    last_look: Instant,
-    /// When anything last moved.
-    moved: Instant,
-    stopping: Option<Instant>,
-    at_start: Option<(probe::cpu::Ticks, Option<probe::process::Io>)>,
-    rate: (f64, f64),
-}
-
-impl Watcher {
-    fn new(start: u64, ramp: u64, io_timeout: Duration) -> Self {
-        let now = Instant::now();
-        Self {
-            start,
-            measure_from: start + ramp,
-            io_timeout,
-            last: Snapshot::default(),
-            last_look: now,
-            moved: now,
-            stopping: None,
-            at_start: None,
-            rate: (0.0, 0.0),
-        }
-    }
-
-    fn look(
-        &mut self,
-        sum: &Snapshot,
-        watch: &mut dyn Watch,
-        sample: &mut Sampler<'_>,
-    ) -> Result<()> {
-        let now = crate::clock::monotonic_ns();
-        if self.at_start.is_none() && now >= self.measure_from {
-            self.at_start = probe::cpu::ticks().map(|ticks| (ticks, probe::process::io()));
-        }
-        if sum.activity != self.last.activity {
-            self.moved = Instant::now();
-        }
-        let span = self.last_look.elapsed().as_secs_f64();
-        if span >= 0.2 {
-            let since = |now: u64, before: u64| now.saturating_sub(before) as f64 / span;
-            self.rate = (
-                since(sum.activity_bytes, self.last.activity_bytes),
-                since(sum.activity, self.last.activity),
-            );
-            self.last = *sum;
-            self.last_look = Instant::now();
-            watch.progress(&Progress {
-                seconds: now.saturating_sub(self.start) as f64 / 1e9,
-                bytes: sum.activity_bytes,
-                bytes_per_s: self.rate.0,
-                iops: self.rate.1,
-            });
-        }
-        sample(Nanos(now.saturating_sub(self.measure_from)), sum)
-    }
-
-    /// The error that ends a phase in which nothing moves any more.
-    fn overdue(&mut self, stopping: bool) -> Option<Error> {
-        if stopping {
-            let since = *self.stopping.get_or_insert_with(Instant::now);
-            if since.elapsed() > self.io_timeout.min(Duration::from_secs(10)) + GRACE {
-                return Some(Error::new(
-                    Phase::Io,
-                    Kind::TimedOut,
-                    "the workers did not end when told to",
-                ));
-            }
-        }
-        // A session's own timeout comes first and says more; this one is for sessions that hang.
-        if self.moved.elapsed() > self.io_timeout + GRACE {
-            let message = format!(
-                "nothing moved for {} s; the server is considered lost",
-                self.moved.elapsed().as_secs()
-            );
-            return Some(Error::new(Phase::Io, Kind::TimedOut, message));
-        }
-        None
-    }
-
-    fn busiest(&self) -> Option<f64> {
-        let (before, _) = self.at_start.as_ref()?;
-        probe::cpu::ticks()?.busiest_since(before)
-    }
-
-    /// Bytes that this process read from and wrote to storage, by the kernel's count.
-    fn device(&self) -> Option<(u64, u64)> {
-        let before = self.at_start.as_ref()?.1?;
-        let now = probe::process::io()?;
-        Some((
-            now.read_bytes.saturating_sub(before.read_bytes),
-            now.write_bytes.saturating_sub(before.write_bytes),
-        ))
-    }
-}
-
-/// Measures one cell: a row for each direction of its phase. Err only for what is not the target's fault.
+/// Measures one cell: a row for each direction of its phase, and how many generations of blocks it used up. Err only
+/// for what is not the target's fault.
 pub(super) fn measure(
     context: &Context<'_>,
     place: &mut Place,
     watch: &mut dyn Watch,
     results: &mut Results,
-) -> Result<Vec<Row>> {
+) -> Result<(Vec<Row>, u64)> {
     let (phase, lanes) = split_phase(context.plan, context.cell, &place.caps);
     let mut rows = Rows::new(context, place, &phase, lanes);
     if let Err(error) = place.object() {
-        return Ok(rows.broken(&error.clone()));
+        return Ok((rows.broken(&error.clone()), 0));
     }
     let label = format!(
         "{} on {}",
@@ -343,7 +48,7 @@ pub(super) fn measure(
     );
     let seconds = phase
         .runtime
-        .map(|runtime| (runtime.0 + phase.ramp_time.0) as f64 / 1e9);
+        .map(|runtime| runtime.seconds() + phase.ramp_time.seconds());
     let bytes = if seconds.is_some() {
         None
     } else {
@@ -363,7 +68,7 @@ pub(super) fn measure(
     }
     let jobs = match place.object() {
         Ok(object) => jobs(context, &place.caps, &phase, lanes, object),
-        Err(error) => return Ok(rows.broken(&error.clone())),
+        Err(error) => return Ok((rows.broken(&error.clone()), 0)),
     };
     rows.started();
     let mut intervals = Intervals::new(context.plan.interval, &rows);
@@ -373,7 +78,7 @@ pub(super) fn measure(
     let stored = check_stored(place, &phase, &driven);
     let rows = rows.finish(&driven, stored.as_ref(), context.stop.load(Relaxed));
     intervals.finish(&driven, results)?;
-    Ok(rows)
+    Ok((rows, driven.generations()))
 }
 
 fn jobs(
@@ -430,91 +135,4 @@ fn check_stored(place: &mut Place, phase: &workload::Phase, driven: &Driven) -> 
             format!("{high_water} bytes were accepted, but the server holds only {stored}");
         Error::new(Phase::Flush, Kind::Corrupt, message)
     })
-}
-
-/// Interval samples of a running cell, appended as they come.
-struct Intervals {
-    every: Nanos,
-    next: u64,
-    from: Nanos,
-    /// The row of each direction that gives the samples their place, and the counters at the last sample.
-    rows: Vec<(Direction, Row, Reading)>,
-}
-
-impl Intervals {
-    fn new(every: Nanos, rows: &Rows) -> Self {
-        let rows = rows
-            .directions()
-            .map(|direction| (direction, rows.blank(direction), Reading::default()));
-        Self {
-            every,
-            next: every.0,
-            from: Nanos(0),
-            rows: rows.collect(),
-        }
-    }
-
-    fn sample(&mut self, at: Nanos, sum: &Snapshot, results: &mut Results) -> Result<()> {
-        // The longest latency starts anew with each reading, so it is gathered in between.
-        for (direction, _, before) in &mut self.rows {
-            before.latency_max_ns = before
-                .latency_max_ns
-                .max(reading(sum, *direction).latency_max_ns);
-        }
-        if at.0 < self.next {
-            return Ok(());
-        }
-        self.next = (at.0 / self.every.0 + 1) * self.every.0;
-        let (from, to) = (self.from, at);
-        self.from = at;
-        for (direction, row, before) in &mut self.rows {
-            let now = reading(sum, *direction);
-            results.interval(row, &interval(from, to, *before, now))?;
-            *before = Reading {
-                latency_max_ns: 0,
-                ..now
-            };
-        }
-        Ok(())
-    }
-
-    /// The last, shorter interval, so that the samples add up to the row.
-    fn finish(&mut self, driven: &Driven, results: &mut Results) -> Result<()> {
-        let to = Nanos(driven.span().unwrap_or(0).max(self.from.0));
-        for (direction, row, before) in &self.rows {
-            let tally = driven.tally(*direction);
-            let latency_sum_ns = (tally.latency.mean() * tally.latency.len() as f64) as u64;
-            let now = Reading {
-                ops: tally.ops,
-                bytes: tally.bytes,
-                latency_sum_ns,
-                latency_max_ns: 0,
-            };
-            if now.ops > before.ops {
-                results.interval(row, &interval(self.from, to, *before, now))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-const fn reading(sum: &Snapshot, direction: Direction) -> Reading {
-    match direction {
-        Direction::Read => sum.read,
-        Direction::Write => sum.write,
-    }
-}
-
-fn interval(from: Nanos, to: Nanos, before: Reading, now: Reading) -> Interval {
-    let ops = now.ops.saturating_sub(before.ops);
-    let some = |value: u64| (ops > 0 && value > 0).then_some(value);
-    Interval {
-        from,
-        to,
-        ops,
-        bytes: now.bytes.saturating_sub(before.bytes),
-        latency_mean_ns: some(now.latency_sum_ns.saturating_sub(before.latency_sum_ns))
-            .map(|sum| sum as f64 / ops as f64),
-        latency_max_ns: some(before.latency_max_ns.max(now.latency_max_ns)),
-    }
 }

@@ -18,6 +18,17 @@ pub struct Results {
     latency: File,
 }
 
+/// Every file of a result directory: none of them may be there before.
+const NAMES: &[&str] = &[
+    "summary.csv",
+    "intervals.csv",
+    "latency.csv",
+    "aggregate.csv",
+    "plan.toml",
+    "environment.json",
+    "record.json",
+];
+
 fn failed(error: &std::io::Error, doing: &str, path: &Path) -> Error {
     Error::io(
         Phase::Prepare,
@@ -43,10 +54,9 @@ impl Results {
             Out::Exactly(directory) => directory.clone(),
         };
         fs::create_dir_all(&directory).map_err(|error| usage(&error, &directory))?;
-        let summary = directory.join("summary.csv");
-        if summary.exists() {
+        if let Some(taken) = NAMES.iter().find(|name| directory.join(name).exists()) {
             return Err(Error::usage(format!(
-                "{} holds results already; name another --out",
+                "{} holds a {taken} already; name another --out",
                 directory.display()
             )));
         }

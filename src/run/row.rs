@@ -1,6 +1,7 @@
 //! Reports of workers as rows, with the marks that a reader must know.
 
-use super::cell::{Context, Driven};
+use super::cell::Context;
+use super::drive::Driven;
 use crate::error::Error;
 use crate::op::{Direction, Durability};
 use crate::payload::{Content, Fill, Payload};

@@ -9,7 +9,7 @@ use crate::error::{Error, Kind, Phase, Result};
 use crate::fleet;
 use crate::guard::{Claim, Object, Site};
 use crate::op::Durability;
-use crate::run::{Identity, Settings, StepView, Watch, cell, split_phase};
+use crate::run::{Identity, Settings, StepView, Watch, drive, split_phase};
 use crate::spec::plan::{Cell, Plan};
 use crate::spec::uri::TargetSpec;
 use crate::spec::workload::PhaseFile;
@@ -243,6 +243,7 @@ impl Place {
                 .blocks
                 .iter()
                 .map(|(size, _)| size.0)
+                .chain(phase.bytes.map(|bytes| bytes.0))
                 .chain([phase.size.0, plan.file_size()]);
             if let Some(odd) = lengths.find(|bytes| bytes % unit != 0) {
                 let why = if always {
@@ -327,7 +328,7 @@ impl Place {
         };
         // However far it gets, this much may have to be removed.
         site.written_to(bytes);
-        let run = cell::drive(self, vec![job], stop, watch, &mut |_, _| Ok(()))?;
+        let run = drive::drive(self, vec![job], stop, watch, &mut |_, _| Ok(()))?;
         if let Some(error) = run.error() {
             return Err(Error {
                 phase: Phase::Prepare,

@@ -5,7 +5,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::payload::SECTOR;
 use crate::spec::uri::TargetSpec;
 use crate::spec::workload::{Phase, Workload};
 use crate::units::{Bytes, Nanos, SECOND};
@@ -126,6 +125,22 @@ impl Plan {
                 self.interval
             )));
         }
+        for (name, time) in [
+            ("connect_timeout", self.connect_timeout),
+            ("timeout", self.io_timeout),
+        ] {
+            if time.0 < SECOND / 1000 {
+                return Err(Error::usage(format!("{name} {time} is shorter than 1ms")));
+            }
+        }
+        for workload in &self.workloads {
+            for phase in &workload.phases {
+                // A plan that was saved and edited has not been through a workload file.
+                phase
+                    .validate()
+                    .map_err(|wrong| Error::usage(format!("{}: {wrong}", workload.name)))?;
+            }
+        }
         for (target, text) in self.targets.iter().enumerate() {
             TargetSpec::parse(text)?;
             if self.targets[..target].contains(text) {
@@ -173,14 +188,14 @@ impl Plan {
                 "phases with different payloads share one test file, which can't be verified; give them a run each",
             ));
         }
-        let parts = |phase: &&Phase| {
-            phase
-                .blocks
-                .iter()
-                .any(|(size, _)| size.0 % SECTOR as u64 != 0)
+        let alike = |phase: &&Phase| {
+            !phase.rw.random() && phase.blocks == involved[0].blocks && phase.bytes.is_none()
         };
-        let alike = |phase: &&Phase| !phase.rw.random() && phase.blocks == involved[0].blocks;
-        if verifies && writes && involved.iter().any(parts) && !involved.iter().all(alike) {
+        if verifies
+            && writes
+            && involved.iter().any(|phase| phase.splits_sectors())
+            && !involved.iter().all(alike)
+        {
             return Err(Error::usage(
                 "verify with block sizes that are no multiples of 512 needs sequential phases of one and the same block size",
             ));
@@ -434,6 +449,22 @@ mod tests {
                 .validate()
                 .is_err()
         );
+        let mut edited = plan(&["null:"], &["rw='read'"]);
+        edited.workloads[0].phases[0].iodepth = 0;
+        assert!(
+            edited
+                .validate()
+                .expect_err("nothing under way")
+                .to_string()
+                .contains("iodepth")
+        );
+        edited.workloads[0].phases[0].blocks.clear();
+        assert!(edited.validate().is_err(), "no block size at all");
+        let laid = plan(&["null:"], &["rw='read'\nbs=4095\nverify=true"]);
+        assert_eq!(laid.validate(), Ok(()));
+        let mut hasty = plan(&["null:"], &["rw='read'"]);
+        hasty.io_timeout = Nanos(1);
+        assert!(hasty.validate().is_err());
         let mut reading = plan(&["/x"], &["rw='write'"]);
         reading.read_existing = Some("a".into());
         assert!(

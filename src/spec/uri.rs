@@ -68,6 +68,10 @@ impl TargetSpec {
     }
 
     fn local(scheme: &str, rest: &str, uri: &str) -> Result<Self> {
+        let secret = uri.split_once('?').map_or("", |(_, options)| options);
+        if scheme != "file" || uri.starts_with("file:") {
+            refuse_secret(scheme, secret)?;
+        }
         // A plain path is taken literally: '?' and '%' are legal in names.
         let literal = scheme == "file" && !uri.starts_with("file:");
         let (path, options) = if literal {
@@ -99,12 +103,16 @@ impl TargetSpec {
             Some((login, address)) => (Some(login), address),
             None => (None, authority),
         };
-        if login.is_some_and(|login| login.contains(':')) || options_hold_secret(options) {
-            return Err(Error::usage(format!(
-                "a password does not belong in a target URI (it would show in process lists and results); \
-                 leave it out of the {scheme} URI and set NASGAUGE_PASSWORD, use --credentials FILE, or answer the prompt"
-            )));
+        // A password that holds '/' or '?' ends the authority early: what then looks like a port is its beginning.
+        let early = login.is_none()
+            && uri.contains('@')
+            && address
+                .rsplit_once(':')
+                .is_some_and(|(_, port)| !address.ends_with(']') && port.parse::<u16>().is_err());
+        if login.is_some_and(|login| login.contains(':')) || early {
+            return Err(password_refused(scheme));
         }
+        refuse_secret(scheme, options)?;
         let (domain, user) = match login.map(|login| {
             login
                 .split_once(';')
@@ -162,14 +170,35 @@ impl TargetSpec {
     }
 }
 
-fn options_hold_secret(options: &str) -> bool {
-    options.split('&').any(|pair| {
-        let key = pair.split('=').next().unwrap_or("").to_ascii_lowercase();
-        matches!(
-            key.as_str(),
-            "password" | "pass" | "pw" | "secret" | "chap_secret"
-        )
-    })
+fn password_refused(scheme: &str) -> Error {
+    Error::usage(format!(
+        "a password does not belong in a target URI (it would show in process lists and results); \
+         leave it out of the {scheme} URI and set NASGAUGE_PASSWORD, use --credentials FILE, or answer the prompt"
+    ))
+}
+
+/// Refuses options whose name says that they hold a secret, without repeating them.
+fn refuse_secret(scheme: &str, options: &str) -> Result<()> {
+    const SECRETS: &[&str] = &[
+        "pass",
+        "passwd",
+        "password",
+        "passphrase",
+        "pw",
+        "pwd",
+        "secret",
+    ];
+    let secret = options.split('&').any(|pair| {
+        let key = pair.split('=').next().unwrap_or("");
+        let key = percent_decode_str(key)
+            .decode_utf8_lossy()
+            .to_ascii_lowercase();
+        key.split(['-', '_']).any(|word| SECRETS.contains(&word))
+    });
+    if secret {
+        return Err(password_refused(scheme));
+    }
+    Ok(())
 }
 
 fn decode(text: &str, uri: &str) -> Result<String> {
@@ -290,7 +319,13 @@ mod tests {
         for text in [
             "smb://me:hunter2@nas/share",
             "iscsi://u@h/i/0?password=hunter2",
-            "nfs://h/e?chap-secret=x&pw=hunter2",
+            "nfs://h/e?chap-secret=hunter2",
+            "iscsi://h/i/0?uid=1&CHAP_Secret=hunter2",
+            "smb://h/s?%70assword=hunter2",
+            "smb://me:hunter2/more@nas/share",
+            "smb://me:hunter2?more@nas/share",
+            "file:/x?password=hunter2",
+            "sim:?pw=hunter2",
         ] {
             let error = TargetSpec::parse(text).expect_err(text);
             assert!(error.before_anything());
@@ -311,6 +346,46 @@ mod tests {
         ] {
             let error = TargetSpec::parse(text).expect_err(text);
             assert!(error.to_string().contains(word), "{text}: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod properties {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in any::<String>()) {
+            let _ = TargetSpec::parse(&text);
+        }
+
+        #[test]
+        fn no_uri_like_text_makes_the_parser_panic(
+            text in r"(nfs|smb|iscsi|file|ram|sim|null|block|x)?:?/{0,3}[\[\]a-z0-9:@;,.%?&=_ é/\-]{0,40}"
+        ) {
+            let _ = TargetSpec::parse(&text);
+        }
+
+        #[test]
+        fn a_password_after_the_user_is_never_repeated(
+            scheme in "nfs|smb|iscsi", password in "[A-Z][A-Z0-9/?%&=]{6,12}Q", rest in "[a-z]{0,8}(/[a-z]{0,8})?"
+        ) {
+            let uri = format!("{scheme}://user:{password}@host/{rest}");
+            let error = TargetSpec::parse(&uri).expect_err("a password");
+            prop_assert!(!format!("{error:?}{error}").contains(&password), "{error:?}");
+        }
+
+        #[test]
+        fn what_is_percent_encoded_comes_back(path in "[a-zA-Z0-9 %?&=#+äß/]{0,30}") {
+            let encoded: String = path
+                .bytes()
+                .map(|byte| format!("%{byte:02x}"))
+                .collect();
+            let spec = TargetSpec::parse(&format!("nfs://h/{encoded}")).expect("a URI");
+            prop_assert_eq!(spec.path, format!("/{path}"));
         }
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::op::Durability;
-use crate::payload::{Content, Fill};
+use crate::payload::{Content, Fill, SECTOR};
 use crate::units::{Bytes, Nanos, SECOND};
 
 /// A named list of phases.
@@ -448,8 +448,14 @@ const INFLIGHT_LIMIT: u32 = 65_536;
 
 impl Phase {
     /// What is impossible, in words; Ok when nothing is.
-    fn validate(&self) -> std::result::Result<(), String> {
+    pub(super) fn validate(&self) -> std::result::Result<(), String> {
         let check = |ok: bool, message: String| if ok { Ok(()) } else { Err(message) };
+        check(!self.blocks.is_empty(), "no block size".into())?;
+        let shares: u32 = self.blocks.iter().map(|(_, share)| u32::from(*share)).sum();
+        check(
+            shares == 100,
+            format!("the shares of the block sizes add up to {shares} %"),
+        )?;
         for (size, _) in &self.blocks {
             check(size.0 > 0, "a block size of 0".into())?;
             check(
@@ -521,6 +527,16 @@ impl Phase {
             self.runtime.is_some() || self.ramp_time.0 == 0,
             "ramp_time needs a runtime: a run bounded by bytes counts all of them".into(),
         )
+    }
+
+    /// Whether some operation may begin or end inside of a 512-byte sector that goes on: such a sector holds two
+    /// generations once rewritten, and a part of it can't say which is its own.
+    #[must_use]
+    pub fn splits_sectors(&self) -> bool {
+        let lengths = self.blocks.iter().map(|(size, _)| size).chain(&self.bytes);
+        lengths
+            .into_iter()
+            .any(|length| length.0 % SECTOR as u64 != 0)
     }
 }
 
@@ -674,5 +690,44 @@ mod tests {
             error.contains("`bs`") && error.contains("`iodepth`"),
             "{error}"
         );
+    }
+}
+
+#[cfg(test)]
+mod properties {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const KEYS: &str = "rw|bs|bssplit|iodepth|lanes|numjobs|size|runtime|bytes|ramp_time|rate_iops|fsync|end_fsync|durability|direct|random_distribution|payload|compress_percent|dedupe_percent|verify|rwmixread|name|what";
+    const VALUES: &str = r"-?[0-9]{1,20}|'[0-9]{0,20}[kMGT]?i?B?'|'(read|write|randread|rw|randrw)'|true|'[0-9]{0,3}k?/[0-9]{0,3}:[0-9]{0,3}k?(/[0-9]{0,4})?'|'(zipf|pareto|uniform):?-?[0-9.e]{0,6}'|'[0-9.]{0,6}(s|ms|h)?'|[0-9]{0,3}\.[0-9]{0,3}|\[\]|'(none|flush|sync|zero)'";
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in any::<String>()) {
+            let _ = Workload::parse("w", &text, "w.toml", &PhaseFile::default());
+        }
+
+        #[test]
+        fn what_is_accepted_can_be_run(
+            keys in proptest::collection::btree_map(KEYS, VALUES, 0..6), rw in "read|randwrite|randrw"
+        ) {
+            let mut text = String::from("description = 'x'\n[[phase]]\n");
+            for (key, value) in keys.iter().filter(|(key, _)| *key != "rw") {
+                text.push_str(&format!("{key} = {value}\n"));
+            }
+            text.push_str(&format!("rw = '{rw}'\n"));
+            if let Ok(workload) = Workload::parse("w", &text, "w.toml", &PhaseFile::default()) {
+                let phase = &workload.phases[0];
+                prop_assert!(phase.block_max() > 0 && phase.iodepth > 0 && phase.lanes > 0);
+                let mut pattern = crate::pattern::Pattern::new(phase, phase.lanes - 1, phase.lanes, 1);
+                for _ in 0..20 {
+                    let step = pattern.advance();
+                    prop_assert!(step.len > 0 && step.offset + u64::from(step.len) <= phase.size.0, "{text}");
+                }
+                let saved = toml::to_string(&workload).expect("TOML");
+                prop_assert_eq!(&toml::from_str::<Workload>(&saved).expect("the same"), &workload);
+            }
+        }
     }
 }

@@ -1,3 +1,5 @@
+//! Block devices without any: sysfs and mount tables as directory trees.
+
 use std::fs::{create_dir_all, write};
 use std::os::unix::fs::symlink;
 use std::path::Path;

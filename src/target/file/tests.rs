@@ -1,3 +1,5 @@
+//! Directories and files in a temporary directory.
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;

@@ -1,0 +1,326 @@
+//! The workers of one phase, driven to their end: launched, watched, given up when nothing moves.
+//!
+//! Must not know: what becomes of their reports. Times are nanoseconds of the monotonic clock.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crate::engine::live::{Reading, Snapshot};
+use crate::engine::{Job, Report, Tally};
+use crate::error::{Error, Kind, Phase, Result};
+use crate::fleet::{Event, Fleet};
+use crate::op::Direction;
+use crate::probe;
+use crate::run::site::Place;
+use crate::run::{Progress, Watch};
+use crate::units::Nanos;
+
+/// How often counters are looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long workers may take to end after they were told to, beyond the I/O timeout.
+const GRACE: Duration = Duration::from_secs(5);
+/// Extra patience for each session that must come up.
+const PER_SESSION: Duration = Duration::from_millis(500);
+
+/// What the workers of one phase came to.
+pub(super) struct Driven {
+    pub(super) reports: Vec<Report>,
+    /// What ended it from outside: a watchdog, a worker that never came up.
+    outside: Option<Error>,
+    pub(super) busiest_core_percent: Option<f64>,
+    /// Bytes read from and written to storage by this process.
+    pub(super) device: Option<(u64, u64)>,
+    /// Operations seen from outside, ramp included; all workers together when one gave no report, else 0.
+    activity: u64,
+}
+
+impl Driven {
+    /// The first error of any worker.
+    pub(super) fn error(&self) -> Option<Error> {
+        self.reports
+            .iter()
+            .find_map(|report| report.error.clone())
+            .or_else(|| self.outside.clone())
+    }
+
+    /// Whether it was told to stop before its end.
+    pub(super) fn stopped(&self) -> bool {
+        self.reports.iter().any(|report| report.stopped)
+    }
+
+    /// All operations of a direction.
+    pub(super) fn tally(&self, direction: Direction) -> Tally {
+        let mut sum = Tally::default();
+        for report in &self.reports {
+            sum.merge(report.tally(direction));
+        }
+        sum
+    }
+
+    /// Measured time in nanoseconds: from the first start to the last completion.
+    pub(super) fn span(&self) -> Option<u64> {
+        let moved = || {
+            self.reports
+                .iter()
+                .filter(|report| report.read.ops + report.write.ops > 0)
+        };
+        let start = moved().map(|report| report.started_ns).min()?;
+        moved()
+            .map(|report| report.ended_ns)
+            .max()
+            .map(|end| end.saturating_sub(start))
+    }
+
+    /// Generations that the workers used up. A worker that never reported used one an operation at most.
+    pub(super) fn generations(&self) -> u64 {
+        let told = self.reports.iter().map(|report| report.generations).max();
+        told.unwrap_or(0).max(self.activity)
+    }
+
+    /// Operations of both directions.
+    pub(super) fn ops(&self) -> u64 {
+        self.reports
+            .iter()
+            .map(|report| report.read.ops + report.write.ops)
+            .sum()
+    }
+
+    /// Bytes of both directions.
+    pub(super) fn bytes(&self) -> u64 {
+        self.reports
+            .iter()
+            .map(|report| report.read.bytes + report.write.bytes)
+            .sum()
+    }
+
+    /// CPU time of all workers in nanoseconds.
+    pub(super) fn cpu_ns(&self) -> u64 {
+        self.reports.iter().map(|report| report.cpu_ns).sum()
+    }
+
+    /// How many workers failed.
+    pub(super) fn errors(&self) -> u64 {
+        self.reports
+            .iter()
+            .filter(|report| report.error.is_some())
+            .count() as u64
+    }
+
+    /// Requests on the wire; None where any worker can't tell.
+    pub(super) fn wire_ops(&self) -> Option<u64> {
+        self.reports.iter().map(|report| report.wire_ops).sum()
+    }
+
+    /// What the first session agreed on; all connect alike.
+    pub(super) fn negotiated(&self) -> String {
+        self.reports
+            .iter()
+            .map(|report| &report.negotiated)
+            .find(|text| !text.is_empty())
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    fn ended(&self) -> u64 {
+        self.reports
+            .iter()
+            .map(|report| report.ended_ns)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Time from the last completion to the end of the last flush.
+    pub(super) fn flush(&self) -> Option<u64> {
+        let flushed = self
+            .reports
+            .iter()
+            .filter_map(|report| report.flushed_ns)
+            .max()?;
+        Some(flushed.saturating_sub(self.ended()))
+    }
+}
+
+/// Called at each interval with its number of seconds since the start of measuring and the counters so far.
+pub(super) type Sampler<'a> = dyn FnMut(Nanos, &Snapshot) -> Result<()> + 'a;
+
+/// Runs jobs to their end, or until a signal, an error or the watchdog ends them. `sample` sees the counters about
+/// every 50 ms. Err only for what is not the target's fault.
+pub(super) fn drive(
+    place: &Place,
+    jobs: Vec<Job>,
+    stop: &Arc<AtomicBool>,
+    watch: &mut dyn Watch,
+    sample: &mut Sampler<'_>,
+) -> Result<Driven> {
+    let ramp = jobs.first().map_or(0, |job| job.phase.ramp_time.0);
+    let patience = place.login.connect_timeout() + PER_SESSION * jobs.len() as u32;
+    let own_stop = Arc::new(AtomicBool::new(false));
+    let mut driven = Driven {
+        reports: Vec::new(),
+        outside: None,
+        busiest_core_percent: None,
+        device: None,
+        activity: 0,
+    };
+    let count = jobs.len();
+    let mut fleet = match Fleet::launch(place.protocol, &place.login, jobs, &own_stop)
+        .and_then(|fleet| fleet.ready(patience, stop).map(|()| fleet))
+    {
+        Ok(fleet) => fleet,
+        Err(error) => {
+            driven.outside = Some(error);
+            return Ok(driven);
+        }
+    };
+    let start = fleet.go();
+    let mut watcher = Watcher::new(start, ramp, place.login.io_timeout());
+    let mut looked = Ok(());
+    while driven.reports.len() < count {
+        if let Some((_, Event::Report(report))) = fleet.next(LOOK) {
+            if report.error.is_some() {
+                // The others' figures would be of another load.
+                own_stop.store(true, Relaxed);
+            }
+            driven.reports.push(*report);
+        }
+        if stop.load(Relaxed) {
+            own_stop.store(true, Relaxed);
+        }
+        let sum = total(&fleet);
+        if looked.is_ok() {
+            looked = watcher.look(&sum, watch, sample);
+            // Workers end before anything of theirs is removed.
+            own_stop.fetch_or(looked.is_err(), Relaxed);
+        }
+        if let Some(error) = watcher.overdue(own_stop.load(Relaxed)) {
+            driven.outside = Some(error);
+            break;
+        }
+    }
+    if driven.reports.len() < count {
+        driven.activity = total(&fleet).activity;
+    }
+    driven.busiest_core_percent = watcher.busiest();
+    driven.device = watcher.device();
+    looked.map(|()| driven)
+}
+
+fn total(fleet: &Fleet) -> Snapshot {
+    let add = |sum: &mut Reading, one: Reading| {
+        sum.ops += one.ops;
+        sum.bytes += one.bytes;
+        sum.latency_sum_ns += one.latency_sum_ns;
+        sum.latency_max_ns = sum.latency_max_ns.max(one.latency_max_ns);
+    };
+    let mut sum = Snapshot::default();
+    for live in fleet.live() {
+        let one = live.read();
+        add(&mut sum.read, one.read);
+        add(&mut sum.write, one.write);
+        sum.activity += one.activity;
+        sum.activity_bytes += one.activity_bytes;
+    }
+    sum
+}
+
+/// Looks at a running phase from outside: progress for the user, samples, machine counters, and silence.
+struct Watcher {
+    start: u64,
+    measure_from: u64,
+    io_timeout: Duration,
+    last: Snapshot,
+    last_look: Instant,
+    /// When anything last moved.
+    moved: Instant,
+    stopping: Option<Instant>,
+    at_start: Option<(probe::cpu::Ticks, Option<probe::process::Io>)>,
+    rate: (f64, f64),
+}
+
+impl Watcher {
+    fn new(start: u64, ramp: u64, io_timeout: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            start,
+            measure_from: start.saturating_add(ramp),
+            io_timeout,
+            last: Snapshot::default(),
+            last_look: now,
+            moved: now,
+            stopping: None,
+            at_start: None,
+            rate: (0.0, 0.0),
+        }
+    }
+
+    fn look(
+        &mut self,
+        sum: &Snapshot,
+        watch: &mut dyn Watch,
+        sample: &mut Sampler<'_>,
+    ) -> Result<()> {
+        let now = crate::clock::monotonic_ns();
+        if self.at_start.is_none() && now >= self.measure_from {
+            self.at_start = probe::cpu::ticks().map(|ticks| (ticks, probe::process::io()));
+        }
+        if sum.activity != self.last.activity {
+            self.moved = Instant::now();
+        }
+        let span = self.last_look.elapsed().as_secs_f64();
+        if span >= 0.2 {
+            let since = |now: u64, before: u64| now.saturating_sub(before) as f64 / span;
+            self.rate = (
+                since(sum.activity_bytes, self.last.activity_bytes),
+                since(sum.activity, self.last.activity),
+            );
+            self.last = *sum;
+            self.last_look = Instant::now();
+            watch.progress(&Progress {
+                seconds: now.saturating_sub(self.start) as f64 / 1e9,
+                bytes: sum.activity_bytes,
+                bytes_per_s: self.rate.0,
+                iops: self.rate.1,
+            });
+        }
+        sample(Nanos(now.saturating_sub(self.measure_from)), sum)
+    }
+
+    /// The error that ends a phase in which nothing moves any more.
+    fn overdue(&mut self, stopping: bool) -> Option<Error> {
+        if stopping {
+            let since = *self.stopping.get_or_insert_with(Instant::now);
+            if since.elapsed() > self.io_timeout.min(Duration::from_secs(10)) + GRACE {
+                return Some(Error::new(
+                    Phase::Io,
+                    Kind::TimedOut,
+                    "the workers did not end when told to",
+                ));
+            }
+        }
+        // A session's own timeout comes first and says more; this one is for sessions that hang.
+        if self.moved.elapsed() > self.io_timeout + GRACE {
+            let message = format!(
+                "nothing moved for {} s; the server is considered lost",
+                self.moved.elapsed().as_secs()
+            );
+            return Some(Error::new(Phase::Io, Kind::TimedOut, message));
+        }
+        None
+    }
+
+    fn busiest(&self) -> Option<f64> {
+        let (before, _) = self.at_start.as_ref()?;
+        probe::cpu::ticks()?.busiest_since(before)
+    }
+
+    /// Bytes that this process read from and wrote to storage, by the kernel's count.
+    fn device(&self) -> Option<(u64, u64)> {
+        let before = self.at_start.as_ref()?.1?;
+        let now = probe::process::io()?;
+        Some((
+            now.read_bytes.saturating_sub(before.read_bytes),
+            now.write_bytes.saturating_sub(before.write_bytes),
+        ))
+    }
+}
