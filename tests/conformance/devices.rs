@@ -20,21 +20,21 @@ const FOREIGN: &[(&str, Furnish)] = &[
     ("an ext2/3/4 filesystem", ext4),
     ("a partition table", |image| put(image, 510, b"\x55\xaa")),
     ("a GPT partition table", |image| {
-        put(image, 512, b"EFI PART")
+        put(image, 512, b"EFI PART");
     }),
     ("an LVM physical volume", |image| {
-        put(image, 512, b"LABELONE")
+        put(image, 512, b"LABELONE");
     }),
     ("a LUKS volume", |image| {
-        put(image, 0, b"LUKS\xba\xbe\0\x02")
+        put(image, 0, b"LUKS\xba\xbe\0\x02");
     }),
     ("an XFS filesystem", |image| put(image, 0, b"XFSB")),
     ("a btrfs filesystem", |image| {
-        put(image, 65_600, b"_BHRfS_M")
+        put(image, 65_600, b"_BHRfS_M");
     }),
     ("data at offset 512000", |image| put(image, 512_000, b"x")),
     ("data at offset 33553920", |image| {
-        put(image, SIZE - 1, b"x")
+        put(image, SIZE - 1, b"x");
     }),
     ("data at offset", in_the_middle),
     ("data at offset", zeroed_at_its_start),

@@ -15,7 +15,7 @@ fn furnish(directory: &Path) {
         std::fs::write(path, content).expect("written");
     };
     put("precious.txt", b"nine byte");
-    put("data.bin", &[7; 70_000]);
+    put("data.bin", &vec![7; 70_000]);
     put("nasgauge.json", b"{\"nasgauge\":\"a file of the user's\"}");
     put("deep/er/film.bin", &noise(3 << 20));
     // Named like a run's directory, without a manifest, with another's, and with a broken one.
