@@ -217,7 +217,12 @@ impl Place {
             repeat: 1,
         });
         let claim = Claim {
-            run_id: run.id.clone(),
+            // Two targets may be one directory, reached in two ways: each lays a file of its own there.
+            run_id: if plan.targets.len() > 1 {
+                format!("{}-{}", run.id, index + 1)
+            } else {
+                run.id.clone()
+            },
             created_utc: run.started_utc.clone(),
             content: first.content(run.key ^ index as u64),
             size: plan.file_size(),
