@@ -388,3 +388,6 @@ pub(super) fn clean(device: &mut dyn Device, manifest: &Manifest) -> Result<()> 
     refuse_content(device, &identity, Some(manifest), manifest.size)?;
     zero(device, &identity, manifest.size)
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,9 +17,9 @@ const DATA: &str = "data.bin";
 /// The largest manifest that is read.
 const MANIFEST_LIMIT: usize = 64 << 10;
 /// How long what is in the way of a removal may take to pass.
-const PASSING: Duration = Duration::from_secs(4);
+const PASSING: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 4000 });
 /// Pause before a removal is tried again.
-const AGAIN: Duration = Duration::from_millis(100);
+const AGAIN: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 100 });
 /// Names of recycle bins that keep what is removed.
 const BINS: &[&str] = &[
     "#recycle",
@@ -268,15 +268,35 @@ fn note(made: &mut Vec<Made>, what: Made, done: Result<()>) -> Result<()> {
 /// Removes files of ours, the manifest last, then their directory. While anything stays, so does the manifest: by it
 /// `clean` knows the directory.
 fn remove_all(files: &mut dyn Files, name: &str, ours: &[&str], manifest: &[u8]) -> Result<()> {
-    for file in ours {
+    for file in ours.iter().filter(|file| **file != MANIFEST) {
         insist(|| files.remove(&format!("{name}/{file}")))?;
     }
-    insist(|| files.remove_directory(name)).inspect_err(|error| {
-        if !error.server_lost() {
-            // At best this works too; if not, the directory is empty or holds what is not ours.
-            let _ = files.put(&format!("{name}/{MANIFEST}"), manifest);
-        }
-    })
+    let mut unmarked = Ok(());
+    if ours.contains(&MANIFEST) {
+        unmarked = insist(|| files.remove(&format!("{name}/{MANIFEST}")));
+    }
+    let removed = insist(|| files.remove_directory(name));
+    if removed.is_err() && !holds_a_twin(files, name, ours) {
+        // It is empty, or holds what is not ours. If this fails too, nothing of ours is left in it.
+        let _ = files.put(&format!("{name}/{MANIFEST}"), manifest);
+    }
+    // An error of the manifest's says more than "not empty"; a directory that went took the manifest along.
+    if removed.is_ok() {
+        Ok(())
+    } else {
+        unmarked.and(removed)
+    }
+}
+
+/// Whether the directory holds a file of a name of ours that is not: with a manifest beside it `clean` would take it.
+fn holds_a_twin(files: &mut dyn Files, name: &str, ours: &[&str]) -> bool {
+    let twin = |entry: &crate::target::Entry| {
+        let name = entry.name.as_str();
+        [LAID, DATA, MANIFEST].contains(&name) && !ours.contains(&name)
+    };
+    files
+        .list(name)
+        .is_ok_and(|entries| entries.iter().any(twin))
 }
 
 /// Removes something, again for a while where what is in the way may pass: an SMB server keeps a file open for a
@@ -372,3 +392,6 @@ fn is_our_name(name: &str) -> bool {
     name.strip_prefix(PREFIX)
         .is_some_and(|rest| !rest.is_empty() && rest.chars().all(plain))
 }
+
+#[cfg(test)]
+mod tests;
