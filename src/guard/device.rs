@@ -335,3 +335,6 @@ pub(super) fn clean(device: &mut dyn Device, manifest: &Manifest) -> Result<()> 
     refuse_content(device, &identity, Some(manifest))?;
     zero(device, &identity, manifest.size)
 }
+
+#[cfg(test)]
+mod tests;

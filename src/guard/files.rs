@@ -267,13 +267,35 @@ fn remove_all(files: &mut dyn Files, name: &str, ours: &[&str], manifest: &[u8])
         Err(error) if error.kind != Kind::NotFound => Err(error),
         _ => Ok(()),
     };
-    for file in ours {
+    for file in ours.iter().filter(|file| **file != MANIFEST) {
         gone(files.remove(&format!("{name}/{file}")))?;
     }
-    gone(files.remove_directory(name)).inspect_err(|_| {
-        // At best this works too; if not, the directory is empty or holds what is not ours.
+    let mut unmarked = Ok(());
+    if ours.contains(&MANIFEST) {
+        unmarked = gone(files.remove(&format!("{name}/{MANIFEST}")));
+    }
+    let removed = gone(files.remove_directory(name));
+    if removed.is_err() && !holds_a_twin(files, name, ours) {
+        // It is empty, or holds what is not ours. If this fails too, nothing of ours is left in it.
         let _ = files.put(&format!("{name}/{MANIFEST}"), manifest);
-    })
+    }
+    // An error of the manifest's says more than "not empty"; a directory that went took the manifest along.
+    if removed.is_ok() {
+        Ok(())
+    } else {
+        unmarked.and(removed)
+    }
+}
+
+/// Whether the directory holds a file of a name of ours that is not: with a manifest beside it `clean` would take it.
+fn holds_a_twin(files: &mut dyn Files, name: &str, ours: &[&str]) -> bool {
+    let twin = |entry: &crate::target::Entry| {
+        let name = entry.name.as_str();
+        [LAID, DATA, MANIFEST].contains(&name) && !ours.contains(&name)
+    };
+    files
+        .list(name)
+        .is_ok_and(|entries| entries.iter().any(twin))
 }
 
 fn stuck(error: &Error, name: &str) -> Error {
@@ -353,3 +375,6 @@ fn is_our_name(name: &str) -> bool {
     name.strip_prefix(PREFIX)
         .is_some_and(|rest| !rest.is_empty() && rest.chars().all(plain))
 }
+
+#[cfg(test)]
+mod tests;
