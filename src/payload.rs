@@ -3,8 +3,9 @@
 //! Content is a pure function of (key, offset, generation), in sectors of [`SECTOR`] bytes. A sector starts with a
 //! stamp of 8 bytes that holds its generation, hidden by a hash of key and sector number; the rest is random words
 //! from a small pool, changed by a hash of key, sector and generation. So a sector found at a wrong place, of another
-//! run, or half overwritten is recognised, and verification needs no memory of what was written when. Filling is
-//! one pass of XOR over a pool that stays in the first-level cache.
+//! run, or half overwritten is recognised, and verification needs no memory of what was written when. A sector that
+//! is not written whole always has the first generation: its parts may come from two operations. Filling is one pass
+//! of XOR over a pool that stays in the first-level cache.
 //!
 //! Pure. Must not know: files, protocols, workloads. Offsets and lengths are bytes.
 
@@ -168,7 +169,7 @@ impl Payload {
             let within = (here % SECTOR as u64) as usize;
             let len = (SECTOR - within).min(block.len() - at);
             let part = &block[at..at + len];
-            let generation = if within == 0 && len >= 8 {
+            let generation = if len == SECTOR {
                 self.generation_of(part, here, newest)?
             } else {
                 LAID
@@ -176,19 +177,8 @@ impl Payload {
             let mut whole = [0u8; SECTOR];
             self.write_sector(&mut whole, self.identity(here, generation, len));
             let expected = &whole[within..within + len];
-            if let Some(first) = part
-                .iter()
-                .zip(expected)
-                .position(|(got, want)| got != want)
-            {
-                let what = format!(
-                    "read {:#04x} where {:#04x} was written",
-                    part[first], expected[first]
-                );
-                return Err(Mismatch {
-                    offset: here + first as u64,
-                    what,
-                });
+            if part != expected {
+                return Err(first_difference(part, expected, here));
             }
             at += len;
         }
@@ -216,8 +206,8 @@ impl Payload {
                 generation: LAID,
             };
         }
-        // A last piece too short for its stamp can't say its generation, so it always has the first one.
-        let generation = if len < 8 { LAID } else { generation };
+        // A piece of a sector can't be told apart from the rest of it, which another operation may have written.
+        let generation = if len < SECTOR { LAID } else { generation };
         Identity {
             key: self.content.key,
             sector,
@@ -253,6 +243,22 @@ impl Payload {
             "a sector that was never written here".to_owned()
         };
         Err(Mismatch { offset, what })
+    }
+}
+
+fn first_difference(got: &[u8], want: &[u8], offset: u64) -> Mismatch {
+    let first = got
+        .iter()
+        .zip(want)
+        .position(|(got, want)| got != want)
+        .unwrap_or(0);
+    let what = format!(
+        "read {:#04x} where {:#04x} was written",
+        got[first], want[first]
+    );
+    Mismatch {
+        offset: offset + first as u64,
+        what,
     }
 }
 

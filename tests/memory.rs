@@ -55,7 +55,7 @@ fn memory_does_not_grow_with_file_size_or_time() {
             "--ramp-time",
             "0",
             "--interval",
-            "10ms",
+            "100ms",
         ];
         peak_kib(&arguments, &directory.path().join(name))
     };

@@ -115,9 +115,9 @@ impl Watch for Show {
         let iops = row
             .iops()
             .map_or_else(String::new, |iops| format!(", {iops:.0} IOPS"));
+        let what = format!("{} {} on {}", row.workload, row.direction, row.protocol);
         self.line(&format!(
-            "  {}: {megabytes} MB/s = {mebibytes} MiB/s = {gigabits} Gbit/s{iops}",
-            row.direction
+            "  {what}: {megabytes} MB/s = {mebibytes} MiB/s = {gigabits} Gbit/s{iops}"
         ));
     }
 }

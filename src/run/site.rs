@@ -86,11 +86,6 @@ pub(super) fn leave_all(places: &mut [Place], watch: &mut dyn Watch) -> Vec<Stri
 
 /// What a plan asks of a target that it can't do, before it is opened.
 fn preflight(plan: &Plan, caps: &Caps) -> Result<()> {
-    if kinds_of_content(plan) > 1 && plan.phases().any(|phase| phase.verify) {
-        return Err(Error::usage(
-            "phases with different payloads share one test file, which can't be verified; give them a run each",
-        ));
-    }
     for cell in plan
         .cells()
         .iter()

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::payload::SECTOR;
 use crate::spec::uri::TargetSpec;
 use crate::spec::workload::{Phase, Workload};
 use crate::units::{Bytes, Nanos, SECOND};
@@ -119,9 +120,9 @@ impl Plan {
                 self.repeats
             )));
         }
-        if self.interval.0 < SECOND / 100 {
+        if self.interval.0 < SECOND / 10 {
             return Err(Error::usage(format!(
-                "interval {} is shorter than 10ms",
+                "interval {} is shorter than 100ms",
                 self.interval
             )));
         }
@@ -162,25 +163,53 @@ impl Plan {
                 .at(text));
             }
         }
-        if self.writes() && self.phases().any(|phase| phase.verify) {
-            // The laid file is of one generation and verifies at any block size; once rewritten, only whole sectors do.
-            let split =
-                |phase: &&Phase| (phase.verify || phase.rw.writes()) && phase.splits_sectors();
-            if let Some(phase) = self.phases().find(split) {
-                return Err(Error::usage(format!(
-                    "some phases write and some verify: then 'bs' and 'bytes' must be multiples of 512 bytes, but {} has others",
-                    if phase.name.is_empty() {
-                        phase.rw.key()
-                    } else {
-                        &phase.name
-                    },
-                )));
-            }
-        }
         if let (Some(path), Some(name)) = (&self.read_existing, self.first_writer()) {
             return Err(Error::usage(format!(
                 "--read-existing {path} only reads, but workload {name} writes"
             )));
+        }
+        self.validate_verification()
+    }
+
+    /// Whether what is read back can be told right from wrong: see [`crate::payload`] on sectors.
+    fn validate_verification(&self) -> Result<()> {
+        let involved: Vec<&Phase> = self
+            .phases()
+            .filter(|phase| phase.verify || phase.rw.writes())
+            .collect();
+        let verifies = involved.iter().any(|phase| phase.verify);
+        let writes = involved.iter().any(|phase| phase.rw.writes());
+        let kind = |phase: &Phase| phase.content(0);
+        if verifies
+            && involved
+                .iter()
+                .any(|phase| kind(phase) != kind(involved[0]))
+        {
+            return Err(Error::usage(
+                "phases with different payloads share one test file, which can't be verified; give them a run each",
+            ));
+        }
+        let cut = |phase: &&Phase| {
+            phase
+                .bytes
+                .is_some_and(|bytes| bytes.0 % SECTOR as u64 != 0)
+        };
+        if verifies && writes && involved.iter().any(cut) {
+            return Err(Error::usage(
+                "verify needs 'bytes' that are multiples of 512 once something is rewritten: the last operation would cut a sector",
+            ));
+        }
+        let parts = |phase: &&Phase| {
+            phase
+                .blocks
+                .iter()
+                .any(|(size, _)| size.0 % SECTOR as u64 != 0)
+        };
+        let alike = |phase: &&Phase| !phase.rw.random() && phase.blocks == involved[0].blocks;
+        if verifies && writes && involved.iter().any(parts) && !involved.iter().all(alike) {
+            return Err(Error::usage(
+                "verify with block sizes that are no multiples of 512 needs sequential phases of one and the same block size",
+            ));
         }
         Ok(())
     }
@@ -395,6 +424,35 @@ mod tests {
     }
 
     #[test]
+    fn what_can_not_be_verified_is_refused() {
+        let refused = |phases: &[&str]| plan(&["/x"], phases).validate().is_err();
+        assert!(refused(&[
+            "rw='randwrite'\nbs=1000",
+            "rw='read'\nbs=1000\nverify=true"
+        ]));
+        assert!(refused(&[
+            "rw='write'\nbs='4k'",
+            "rw='read'\nbs=4095\nverify=true"
+        ]));
+        assert!(refused(&[
+            "rw='write'\npayload='zero'",
+            "rw='read'\nverify=true"
+        ]));
+        assert!(!refused(&[
+            "rw='write'\nbs=4095",
+            "rw='read'\nbs=4095\nverify=true"
+        ]));
+        assert!(
+            !refused(&["rw='randread'\nbs=1000\nverify=true"]),
+            "nothing but the laying writes"
+        );
+        assert!(!refused(&[
+            "rw='randwrite'\nbs='4k'",
+            "rw='read'\nbs='1M'\nverify=true"
+        ]));
+    }
+
+    #[test]
     fn impossible_plans_are_refused() {
         assert!(plan(&[], &["rw='read'"]).validate().is_err());
         assert!(
@@ -413,11 +471,16 @@ mod tests {
         );
         edited.workloads[0].phases[0].blocks.clear();
         assert!(edited.validate().is_err(), "no block size at all");
-        let odd = plan(
+        let cut = plan(
             &["null:"],
-            &["rw='write'", "rw='read'\nbs=4095\nverify=true"],
+            &["rw='randwrite'\nbytes=1000003", "rw='read'\nverify=true"],
         );
-        assert!(odd.validate().expect_err("odd").to_string().contains("p1"));
+        assert!(
+            cut.validate()
+                .expect_err("cut")
+                .to_string()
+                .contains("'bytes'")
+        );
         let laid = plan(&["null:"], &["rw='read'\nbs=4095\nverify=true"]);
         assert_eq!(laid.validate(), Ok(()));
         let mut hasty = plan(&["null:"], &["rw='read'"]);

@@ -2,6 +2,7 @@
 //!
 //! 1. The engine on a file in tmpfs (psync, 128 KiB reads) against a bare pread loop over the same file.
 //! 2. How fast one core makes payload, in GB/s, and checks it.
+//!
 //! Each pair alternates the two; the median ratio stands with its 95 % interval (of the order statistics).
 
 use std::fs::File;
@@ -116,8 +117,7 @@ fn payload() -> (f64, f64) {
 
 fn main() {
     let pairs: usize = std::env::args()
-        .filter_map(|argument| argument.parse().ok())
-        .next()
+        .find_map(|argument| argument.parse().ok())
         .unwrap_or(21);
     let directory = tempfile::tempdir_in("/dev/shm").expect("tmpfs");
     let path = directory.path().join("data");
@@ -155,6 +155,6 @@ fn main() {
         rank(middle - half),
         rank(middle + half)
     );
-    let (fill, check) = payload();
-    println!("payload on one core: {fill:.1} GB/s made, {check:.1} GB/s checked");
+    let (made, check) = payload();
+    println!("payload on one core: {made:.1} GB/s made, {check:.1} GB/s checked");
 }
