@@ -184,3 +184,6 @@ pub fn control(login: &Login) -> Result<Control> {
     };
     control.map_err(|error| error.at(&login.spec.uri))
 }
+
+#[cfg(test)]
+mod tests;

@@ -83,7 +83,7 @@ pub struct Site {
 
 enum Kind {
     Directory(files::Directory),
-    Device(device::Extent),
+    Device(Box<device::Extent>),
     Nothing,
 }
 
@@ -98,7 +98,7 @@ impl Site {
             }
             Control::Device(device) => {
                 let (extent, object) = device::examine(device.as_mut(), &claim, &mut notes)?;
-                (Kind::Device(extent), object)
+                (Kind::Device(Box::new(extent)), object)
             }
             Control::Volatile(volatile) => {
                 if claim.read_existing.is_some() {
