@@ -747,3 +747,29 @@ fn a_credentials_file_that_others_can_read_is_refused() {
         "no prompt without a terminal"
     );
 }
+
+#[test]
+fn a_reader_that_leaves_early_does_not_end_a_run() {
+    let work = fresh();
+    let bench = work.path().join("bench");
+    std::fs::create_dir(&bench).expect("made");
+    let target = bench.display().to_string();
+    for arguments in [
+        [
+            &[
+                "run", "--target", &target, "--target", "sim:", "--out", "out",
+            ],
+            QUICK,
+        ]
+        .concat(),
+        vec!["workloads"],
+        vec!["inspect", "sim:"],
+    ] {
+        let mut child = nasgauge(work.path(), &arguments).spawn().expect("it runs");
+        drop((child.stdout.take(), child.stderr.take()));
+        let status = child.wait().expect("ended");
+        assert_eq!(status.code(), Some(0), "{arguments:?}");
+    }
+    assert_eq!(statuses(&work.path().join("out")), ["ok"; 4]);
+    assert!(is_empty(&bench), "nothing stays on the target");
+}
