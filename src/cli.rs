@@ -4,7 +4,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 
 /// Writes to a standard stream. A reader that left early (`| head`, a closed terminal) is no error: panicking, as the
 /// standard macros do, would end a run without removing what it made.
@@ -137,10 +137,14 @@ fn dispatch(cli: Cli) -> Result<u8> {
     }
 }
 
-/// One clear sentence, and the exit code of CONTRACT: 2 when nothing was touched, else 1.
+/// One clear sentence, and the exit code of CONTRACT: 2 when nothing was touched, 130 when stopped, else 1.
 fn fail(error: &Error) -> u8 {
     eprintln!("nasgauge: {error}");
-    if error.before_anything() { 2 } else { 1 }
+    match error.kind {
+        Kind::Interrupted => 130,
+        _ if error.before_anything() => 2,
+        _ => 1,
+    }
 }
 
 /// `--ramp_time` is `--ramp-time`.

@@ -29,6 +29,8 @@ pub enum Phase {
     Flush,
     /// Removing what was laid.
     Cleanup,
+    /// Writing down what was measured, on this computer.
+    Results,
 }
 
 /// What kind of failure it is; decides the row's status and the exit code.
@@ -92,7 +94,8 @@ impl fmt::Display for Phase {
             Self::Prepare => "laying the test file",
             Self::Io => "reading and writing",
             Self::Flush => "flushing",
-            Self::Cleanup => "removing the test files",
+            Self::Cleanup => "removing the test data",
+            Self::Results => "writing the results",
         })
     }
 }

@@ -174,13 +174,21 @@ impl Post {
     }
 }
 
-/// Opens the control side of a target, in a process of its own where its library needs that.
+/// Opens the control side of a target, in a process or thread of its own where it needs that.
 pub fn control(login: &Login) -> Result<Control> {
     let protocol = target::find(&login.spec)?;
-    let control = if (protocol.caps)(&login.spec).threads == Threads::PerProcess {
-        files::Remote::start(login).map(|remote| Control::Files(Box::new(remote)))
+    let caps = (protocol.caps)(&login.spec);
+    let remote = |remote| Control::Files(Box::new(remote));
+    let control = if caps.threads == Threads::PerProcess {
+        files::Remote::start(login).map(remote)
     } else {
-        (protocol.control)(login)
+        match (protocol.control)(login) {
+            // Calls over a connection of ours are bounded; the kernel's on a directory are not.
+            Ok(Control::Files(_)) if caps.connections == 0 => {
+                files::Remote::start_thread(protocol, login).map(remote)
+            }
+            control => control,
+        }
     };
     control.map_err(|error| error.at(&login.spec.uri))
 }

@@ -213,6 +213,11 @@ impl Site {
         }
     }
 
+    /// Goes on over another connection to the same target, where the old one was lost.
+    pub fn reopened(&mut self, control: Control) {
+        self.control = control;
+    }
+
     /// Removes everything of ours, or leaves the test data when it is to be kept. A sentence when something stays.
     pub fn leave(&mut self) -> Result<Option<String>> {
         match (&mut self.control, &mut self.kind) {

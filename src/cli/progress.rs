@@ -103,12 +103,13 @@ impl Watch for Show {
         self.end_bar();
         if row.status != crate::record::Status::Ok {
             let error = row.error.as_deref().unwrap_or("no reason known");
-            self.line(&format!(
+            // Not a note: without it nothing tells why there is no figure.
+            eprintln!(
                 "  {} {}: {}: {error}",
                 row.workload,
                 row.direction,
                 row.status.key()
-            ));
+            );
             return;
         }
         let [megabytes, mebibytes, gigabits] = crate::report::table::rate(row.throughput());

@@ -151,7 +151,12 @@ fn plan_of(args: RunArgs) -> Result<Plan> {
 pub(super) fn describe(plan: &Plan) -> String {
     let cells = plan.cells();
     let size = Bytes(plan.file_size()).both();
-    let time = Nanos(plan.duration().0 / SECOND * SECOND);
+    let unit = if plan.duration().0 < SECOND {
+        SECOND / 1000
+    } else {
+        SECOND
+    };
+    let time = Nanos(plan.duration().0 / unit * unit);
     let what = match (&plan.read_existing, plan.write_bytes()) {
         (Some(path), _) => format!("reading {path} only; nothing is written"),
         (None, Some(bytes)) => format!(

@@ -317,7 +317,7 @@ impl<'a> Worker<'a> {
             self.result.started_ns = now;
             self.result.ended_ns = now;
             self.cpu_start = thread_cpu_ns();
-            self.wire_start = self.session.wire_ops().unwrap_or(0);
+            self.wire_start += self.requests_of_ended();
         }
     }
 
@@ -358,6 +358,13 @@ impl<'a> Worker<'a> {
             return Ok(self.clock.now());
         }
         Ok(now)
+    }
+
+    /// Requests since the start that belong to operations which have ended. What is still under way has sent its share
+    /// already, and will be counted when it ends.
+    fn requests_of_ended(&self) -> u64 {
+        let sent = self.wire_ops().unwrap_or(0);
+        sent - sent * self.outstanding as u64 / self.started.max(1)
     }
 
     fn flush_is_due(&self) -> bool {

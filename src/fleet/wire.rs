@@ -63,6 +63,8 @@ pub enum Call {
     Unwritten(String),
     Remove(String),
     RemoveDirectory(String),
+    DirectAlignment(String),
+    DropCache(String),
 }
 
 /// The answer to a call.
@@ -74,7 +76,7 @@ pub enum Answer {
     Entries(Vec<Entry>),
     Bytes(Vec<u8>),
     Size(u64),
-    Unwritten(Option<u64>),
+    Perhaps(Option<u64>),
     Failed(Error),
 }
 

@@ -3,7 +3,7 @@
 //! Layout: a manifest in the first 4 KiB, nothing up to [`DATA_BASE`], then test data. The manifest is written before
 //! any data and zeroed after all of it, so that a crash at any point leaves a device that is recognised as ours.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Phase, Result};
 use crate::guard::{Claim, Leftover, Manifest, Object, same_kind};
 use crate::payload::{Payload, mix};
 use crate::target::{Device, Identity};
@@ -94,7 +94,7 @@ pub(super) fn examine(
             identity.serial
         ));
     } else {
-        refuse_content(device, &identity, old.as_ref())?;
+        refuse_content(device, &identity, old.as_ref(), claim.size)?;
     }
     // With the old key, what an interrupted run left stays recognisable as ours.
     let mut content = claim.content.clone();
@@ -149,11 +149,13 @@ fn block_multiple(bytes: u64, identity: &Identity) -> u64 {
     bytes.next_multiple_of(u64::from(identity.block.max(1)))
 }
 
-/// Refuses a device with any sampled block that is neither zero nor ours.
+/// Refuses a device with any sampled block that is neither zero nor ours. `size` bytes of test data are to be written:
+/// samples of the whole could all miss what lies just there on a large device.
 fn refuse_content(
     device: &mut dyn Device,
     identity: &Identity,
     manifest: Option<&Manifest>,
+    size: u64,
 ) -> Result<()> {
     // The edges count in logical blocks: the last one holds the copy of a GPT.
     let block = u64::from(identity.block.max(1));
@@ -163,8 +165,10 @@ fn refuse_content(
     let seed = mix(identity.capacity ^ crate::clock::monotonic_ns());
     let units = whole / unit;
     let mut places: Vec<(u64, u64)> = vec![(0, edge), (whole - edge, edge)];
-    if units > 0 {
-        places.extend((0..SAMPLES).map(|sample| (mix(seed ^ sample) % units * unit, unit)));
+    let touched = (DATA_BASE.saturating_add(size) / unit).min(units);
+    for (salt, units) in [(0, units), (SAMPLES, touched)] {
+        let samples = (salt..salt + SAMPLES).filter(|_| units > 0);
+        places.extend(samples.map(|sample| (mix(seed ^ sample) % units * unit, unit)));
     }
     let payload = manifest.map(|manifest| Payload::new(manifest.content.clone()));
     for (offset, len) in places {
@@ -174,7 +178,15 @@ fn refuse_content(
             return Err(occupied(identity, &format!("it holds {what}")));
         }
         let start = if offset == 0 && manifest.is_some() {
-            HEADER.min(block.len())
+            let header = HEADER.min(block.len());
+            // After the manifest itself, its block is ours only as far as it is empty.
+            let text = block[..header].iter().take_while(|byte| **byte != 0);
+            let end = text.count();
+            if let Some(at) = block[end..header].iter().position(|byte| *byte != 0) {
+                let why = format!("there is data at offset {}", end + at);
+                return Err(occupied(identity, &why));
+            }
+            header
         } else {
             0
         };
@@ -258,7 +270,7 @@ impl Extent {
         }
         refuse_holders(device)?;
         if !self.destroyed {
-            refuse_content(device, &self.identity, self.old.as_ref())?;
+            refuse_content(device, &self.identity, self.old.as_ref(), manifest.size)?;
         }
         let mut block = manifest.bytes()?;
         if block.len() > HEADER {
@@ -285,10 +297,23 @@ impl Extent {
                 "{size} of test data stay on the device; 'nasgauge clean URI' zeroes them"
             )));
         }
-        zero(device, &self.identity, self.high_water)?;
+        if device.identity()? != self.identity {
+            return Err(stuck(&Error::safety(
+                "the device is not the one that was written to",
+            )));
+        }
+        zero(device, &self.identity, self.high_water).map_err(|error| stuck(&error))?;
         self.entered = false;
         Ok(None)
     }
+}
+
+fn stuck(error: &Error) -> Error {
+    let message = format!(
+        "{}; test data stay on the device, and 'nasgauge clean URI' zeroes them later",
+        error.message
+    );
+    Error::new(Phase::Cleanup, error.kind, message)
 }
 
 fn zero(device: &mut dyn Device, identity: &Identity, high_water: u64) -> Result<()> {
@@ -300,7 +325,12 @@ fn zero(device: &mut dyn Device, identity: &Identity, high_water: u64) -> Result
     let mut offset = DATA_BASE;
     while offset < end {
         let len = step.min(end - offset);
-        device.write(offset, &zeros[..len as usize])?;
+        if let Err(error) = device.write(offset, &zeros[..len as usize]) {
+            if error.server_lost() {
+                return Err(error);
+            }
+            zero_piecewise(device, identity, offset, len)?;
+        }
         offset += len;
     }
     device.flush()?;
@@ -309,6 +339,29 @@ fn zero(device: &mut dyn Device, identity: &Identity, high_water: u64) -> Result
         &zeros[..block_multiple(HEADER as u64, identity) as usize],
     )?;
     device.flush()
+}
+
+/// Zeroes block by block what could not be zeroed at once, leaving out what is zero: a thin device without space left
+/// refuses to write where nothing was ever written.
+fn zero_piecewise(
+    device: &mut dyn Device,
+    identity: &Identity,
+    offset: u64,
+    len: u64,
+) -> Result<()> {
+    let step = block_multiple(HEADER as u64, identity);
+    let mut block = vec![0; step as usize];
+    let mut at = offset;
+    while at < offset + len {
+        let piece = &mut block[..step.min(offset + len - at) as usize];
+        device.read(at, piece)?;
+        if piece.iter().any(|byte| *byte != 0) {
+            piece.fill(0);
+            device.write(at, piece)?;
+        }
+        at += step;
+    }
+    Ok(())
 }
 
 /// Our manifest on the device, if there is one.
@@ -332,7 +385,7 @@ pub(super) fn clean(device: &mut dyn Device, manifest: &Manifest) -> Result<()> 
             "the device changed since its test data was found; nothing was written",
         ));
     }
-    refuse_content(device, &identity, Some(manifest))?;
+    refuse_content(device, &identity, Some(manifest), manifest.size)?;
     zero(device, &identity, manifest.size)
 }
 

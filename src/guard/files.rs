@@ -3,6 +3,8 @@
 //! Layout: `nasgauge-RUN/` with `nasgauge.json` (the manifest), `data.bin`, and `laid.json` once all of the data is
 //! there. A crash at any point leaves a directory that `clean` recognises, or an empty one.
 
+use std::time::{Duration, Instant};
+
 use crate::error::{Error, Kind, Phase, Result};
 use crate::guard::{Claim, Leftover, Manifest, Object, same_kind};
 use crate::target::Files;
@@ -14,6 +16,10 @@ const LAID: &str = "laid.json";
 const DATA: &str = "data.bin";
 /// The largest manifest that is read.
 const MANIFEST_LIMIT: usize = 64 << 10;
+/// How long what is in the way of a removal may take to pass.
+const PASSING: Duration = Duration::from_millis(if cfg!(test) { 30 } else { 4_000 });
+/// Pause before a removal is tried again.
+const AGAIN: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 100 });
 /// Names of recycle bins that keep what is removed.
 const BINS: &[&str] = &[
     "#recycle",
@@ -230,7 +236,6 @@ impl Directory {
             )));
         }
         let manifest = Manifest::of(claim, &claim.content, claim.size).bytes()?;
-        let made = std::mem::take(made);
         if !made.contains(&Made::Directory) {
             return Ok(None);
         }
@@ -238,9 +243,9 @@ impl Directory {
             .into_iter()
             .filter(|file| made.contains(&Made::File(file)))
             .collect();
-        remove_all(files, name, &ours, &manifest)
-            .map(|()| None)
-            .map_err(|error| stuck(&error, name))
+        remove_all(files, name, &ours, &manifest).map_err(|error| stuck(&error, name))?;
+        made.clear();
+        Ok(None)
     }
 }
 
@@ -263,28 +268,23 @@ fn note(made: &mut Vec<Made>, what: Made, done: Result<()>) -> Result<()> {
 /// Removes files of ours, the manifest last, then their directory. While anything stays, so does the manifest: by it
 /// `clean` knows the directory.
 fn remove_all(files: &mut dyn Files, name: &str, ours: &[&str], manifest: &[u8]) -> Result<()> {
-    let gone = |done: Result<()>| match done {
-        Err(error) if error.kind != Kind::NotFound => Err(error),
-        _ => Ok(()),
-    };
     for file in ours.iter().filter(|file| **file != MANIFEST) {
-        gone(files.remove(&format!("{name}/{file}")))?;
+        insist(|| files.remove(&format!("{name}/{file}")))?;
     }
     let mut unmarked = Ok(());
     if ours.contains(&MANIFEST) {
-        unmarked = gone(files.remove(&format!("{name}/{MANIFEST}")));
+        unmarked = insist(|| files.remove(&format!("{name}/{MANIFEST}")));
     }
-    let removed = gone(files.remove_directory(name));
-    if removed.is_err() && !holds_a_twin(files, name, ours) {
+    let Err(error) = insist(|| files.remove_directory(name)) else {
+        // With the directory went whatever was in it.
+        return Ok(());
+    };
+    if !error.server_lost() && !holds_a_twin(files, name, ours) {
         // It is empty, or holds what is not ours. If this fails too, nothing of ours is left in it.
         let _ = files.put(&format!("{name}/{MANIFEST}"), manifest);
     }
-    // An error of the manifest's says more than "not empty"; a directory that went took the manifest along.
-    if removed.is_ok() {
-        Ok(())
-    } else {
-        unmarked.and(removed)
-    }
+    // What kept the manifest says more than "not empty".
+    unmarked.and(Err(error))
 }
 
 /// Whether the directory holds a file of a name of ours that is not: with a manifest beside it `clean` would take it.
@@ -296,6 +296,22 @@ fn holds_a_twin(files: &mut dyn Files, name: &str, ours: &[&str]) -> bool {
     files
         .list(name)
         .is_ok_and(|entries| entries.iter().any(twin))
+}
+
+/// Removes something, again for a while where what is in the way may pass: an SMB server keeps a file open for a
+/// session that was cut off, a network mount keeps a directory filled while a file in it is still open. What is gone
+/// already needs no removing.
+fn insist(mut remove: impl FnMut() -> Result<()>) -> Result<()> {
+    let deadline = Instant::now() + PASSING;
+    loop {
+        match remove() {
+            Err(error) if error.kind == Kind::NotFound => return Ok(()),
+            Err(error)
+                if matches!(error.kind, Kind::Other | Kind::Gone) && Instant::now() < deadline => {}
+            result => return result,
+        }
+        std::thread::sleep(AGAIN);
+    }
 }
 
 fn stuck(error: &Error, name: &str) -> Error {

@@ -20,6 +20,9 @@ use crate::units::Nanos;
 const LOOK: Duration = Duration::from_millis(50);
 /// How long workers may take to end after they were told to, beyond the I/O timeout.
 const GRACE: Duration = Duration::from_secs(5);
+/// Steps of a session's coming up, each bounded by the connect timeout (a port mapper, a mount service, the service
+/// itself): a session that fails says which, so it must not be given up before it can.
+const STAGES: u32 = 3;
 /// Extra patience for each session that must come up.
 const PER_SESSION: Duration = Duration::from_millis(500);
 
@@ -154,7 +157,7 @@ pub(super) fn drive(
     sample: &mut Sampler<'_>,
 ) -> Result<Driven> {
     let ramp = jobs.first().map_or(0, |job| job.phase.ramp_time.0);
-    let patience = place.login.connect_timeout() + PER_SESSION * jobs.len() as u32;
+    let patience = place.login.connect_timeout() * STAGES + GRACE + PER_SESSION * jobs.len() as u32;
     let own_stop = Arc::new(AtomicBool::new(false));
     let mut driven = Driven {
         reports: Vec::new(),

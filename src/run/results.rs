@@ -31,7 +31,7 @@ const NAMES: &[&str] = &[
 
 fn failed(error: &std::io::Error, doing: &str, path: &Path) -> Error {
     Error::io(
-        Phase::Prepare,
+        Phase::Results,
         error,
         &format!("{doing} {}", path.display()),
     )
@@ -53,7 +53,12 @@ impl Results {
             Out::Below(parent) => parent.join(format!("{}-{}", run_id, plan.name)),
             Out::Exactly(directory) => directory.clone(),
         };
-        fs::create_dir_all(&directory).map_err(|error| usage(&error, &directory))?;
+        let usage = |error: Error| {
+            let place = directory.display();
+            Error::usage(format!("results can't go to {place}: {}", error.message))
+        };
+        fs::create_dir_all(&directory)
+            .map_err(|error| usage(failed(&error, "make the directory", &directory)))?;
         if let Some(taken) = NAMES.iter().find(|name| directory.join(name).exists()) {
             return Err(Error::usage(format!(
                 "{} holds a {taken} already; name another --out",
@@ -62,10 +67,11 @@ impl Results {
         }
         let saved = toml::to_string(plan)
             .map_err(|error| Error::usage(format!("the plan can't be saved: {error}")))?;
-        put(&directory.join("plan.toml"), saved.as_bytes())?;
+        put(&directory.join("plan.toml"), saved.as_bytes()).map_err(usage)?;
         let facts = serde_json::to_vec_pretty(environment).unwrap_or_default();
-        put(&directory.join("environment.json"), &facts)?;
-        let open = |name: &str, header: &[&str]| Self::start(&directory.join(name), header);
+        put(&directory.join("environment.json"), &facts).map_err(usage)?;
+        let open =
+            |name: &str, header: &[&str]| Self::start(&directory.join(name), header).map_err(usage);
         Ok(Self {
             summary: open("summary.csv", csv::SUMMARY)?,
             intervals: open("intervals.csv", csv::INTERVALS)?,
@@ -126,9 +132,4 @@ impl Results {
             .map_err(|error| Error::usage(format!("the record can't be saved: {error}")))?;
         put(&self.directory.join("record.json"), &json)
     }
-}
-
-/// A result directory that can't be made is found out before anything is touched.
-fn usage(error: &std::io::Error, path: &Path) -> Error {
-    Error::usage(format!("results can't go to {}: {error}", path.display()))
 }

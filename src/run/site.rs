@@ -2,7 +2,7 @@
 
 use std::net::ToSocketAddrs;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::engine::Job;
 use crate::error::{Error, Kind, Phase, Result};
@@ -49,6 +49,9 @@ pub(super) fn open_all(
     }
     let mut places = Vec::new();
     for (index, (spec, protocol)) in specs.into_iter().enumerate() {
+        if settings.stop.load(Relaxed) {
+            return Err(stopped(Phase::Connect));
+        }
         let secret = if spec.user.is_some() {
             (settings.secrets)(&spec)?
         } else {
@@ -64,7 +67,14 @@ pub(super) fn open_all(
         }
         places.push(place);
     }
+    if settings.stop.load(Relaxed) {
+        return Err(stopped(Phase::Connect));
+    }
     Ok(places)
+}
+
+fn stopped(phase: Phase) -> Error {
+    Error::new(phase, Kind::Interrupted, "stopped on request")
 }
 
 /// Removes what was made everywhere; a sentence for each thing that stays against our will.
@@ -75,7 +85,15 @@ pub(super) fn leave_all(places: &mut [Place], watch: &mut dyn Watch) -> Vec<Stri
         let Some(site) = &mut place.site else {
             continue;
         };
-        match site.leave() {
+        let mut left = site.leave();
+        if left.as_ref().is_err_and(Error::server_lost)
+            && let Ok(control) = fleet::control(&place.login)
+        {
+            // The server is there, only the connection was lost, as after a stall.
+            site.reopened(control);
+            left = site.leave();
+        }
+        match left {
             Ok(Some(kept)) => watch.note(&format!("{uri}: {kept}")),
             Ok(None) => {}
             Err(error) => stuck.push(error.at(&uri).to_string()),
@@ -199,7 +217,12 @@ impl Place {
             repeat: 1,
         });
         let claim = Claim {
-            run_id: run.id.clone(),
+            // Two targets may be one directory, reached in two ways: each lays a file of its own there.
+            run_id: if plan.targets.len() > 1 {
+                format!("{}-{}", run.id, index + 1)
+            } else {
+                run.id.clone()
+            },
             created_utc: run.started_utc.clone(),
             content: first.content(run.key ^ index as u64),
             size: plan.file_size(),
@@ -331,11 +354,7 @@ impl Place {
             });
         }
         if run.stopped() {
-            return Err(Error::new(
-                Phase::Prepare,
-                Kind::Interrupted,
-                "stopped on request",
-            ));
+            return Err(stopped(Phase::Prepare));
         }
         let Some(site) = &mut self.site else {
             return Ok(());

@@ -5,7 +5,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::payload::SECTOR;
 use crate::spec::uri::TargetSpec;
 use crate::spec::workload::{Phase, Workload};
 use crate::units::{Bytes, Nanos, SECOND};
@@ -189,24 +188,14 @@ impl Plan {
                 "phases with different payloads share one test file, which can't be verified; give them a run each",
             ));
         }
-        let cut = |phase: &&Phase| {
-            phase
-                .bytes
-                .is_some_and(|bytes| bytes.0 % SECTOR as u64 != 0)
+        let alike = |phase: &&Phase| {
+            !phase.rw.random() && phase.blocks == involved[0].blocks && phase.bytes.is_none()
         };
-        if verifies && writes && involved.iter().any(cut) {
-            return Err(Error::usage(
-                "verify needs 'bytes' that are multiples of 512 once something is rewritten: the last operation would cut a sector",
-            ));
-        }
-        let parts = |phase: &&Phase| {
-            phase
-                .blocks
-                .iter()
-                .any(|(size, _)| size.0 % SECTOR as u64 != 0)
-        };
-        let alike = |phase: &&Phase| !phase.rw.random() && phase.blocks == involved[0].blocks;
-        if verifies && writes && involved.iter().any(parts) && !involved.iter().all(alike) {
+        if verifies
+            && writes
+            && involved.iter().any(|phase| phase.splits_sectors())
+            && !involved.iter().all(alike)
+        {
             return Err(Error::usage(
                 "verify with block sizes that are no multiples of 512 needs sequential phases of one and the same block size",
             ));
@@ -479,7 +468,7 @@ mod tests {
             cut.validate()
                 .expect_err("cut")
                 .to_string()
-                .contains("'bytes'")
+                .contains("multiples of 512")
         );
         let laid = plan(&["null:"], &["rw='read'\nbs=4095\nverify=true"]);
         assert_eq!(laid.validate(), Ok(()));

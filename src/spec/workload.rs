@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::op::Durability;
-use crate::payload::{Content, Fill};
+use crate::payload::{Content, Fill, SECTOR};
 use crate::units::{Bytes, Nanos, SECOND};
 
 /// A named list of phases.
@@ -527,6 +527,16 @@ impl Phase {
             self.runtime.is_some() || self.ramp_time.0 == 0,
             "ramp_time needs a runtime: a run bounded by bytes counts all of them".into(),
         )
+    }
+
+    /// Whether some operation may begin or end inside of a 512-byte sector that goes on: such a sector holds two
+    /// generations once rewritten, and a part of it can't say which is its own.
+    #[must_use]
+    pub fn splits_sectors(&self) -> bool {
+        let lengths = self.blocks.iter().map(|(size, _)| size).chain(&self.bytes);
+        lengths
+            .into_iter()
+            .any(|length| length.0 % SECTOR as u64 != 0)
     }
 }
 
