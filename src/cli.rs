@@ -6,6 +6,25 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::error::{Error, Kind, Result};
 
+/// Writes to a standard stream. A reader that left early (`| head`, a closed terminal) is no error: panicking, as the
+/// standard macros do, would end a run without removing what it made.
+fn show(mut stream: impl std::io::Write, text: std::fmt::Arguments<'_>) {
+    let _ = stream.write_fmt(text).and_then(|()| stream.flush());
+}
+
+macro_rules! print {
+    ($($part:tt)*) => { $crate::cli::show(std::io::stdout(), format_args!($($part)*)) };
+}
+macro_rules! println {
+    ($($part:tt)*) => { $crate::cli::show(std::io::stdout(), format_args!("{}\n", format_args!($($part)*))) };
+}
+macro_rules! eprint {
+    ($($part:tt)*) => { $crate::cli::show(std::io::stderr(), format_args!($($part)*)) };
+}
+macro_rules! eprintln {
+    ($($part:tt)*) => { $crate::cli::show(std::io::stderr(), format_args!("{}\n", format_args!($($part)*))) };
+}
+
 mod clean;
 mod credentials;
 #[cfg(feature = "embedded")]

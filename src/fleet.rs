@@ -192,3 +192,6 @@ pub fn control(login: &Login) -> Result<Control> {
     };
     control.map_err(|error| error.at(&login.spec.uri))
 }
+
+#[cfg(test)]
+mod tests;

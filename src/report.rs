@@ -4,3 +4,6 @@
 
 pub mod csv;
 pub mod table;
+
+#[cfg(test)]
+mod tests;

@@ -443,11 +443,11 @@ fn unsafe_lines(source: &Source) -> Vec<usize> {
             let rest = line[at + word.len()..].trim_start();
             // The type of a function pointer does nothing by itself.
             let pointer = rest.starts_with("extern") && rest.contains(" fn(");
-            !(at > 0 && is_word(bytes[at - 1]))
-                && !bytes
+            let part_of_a_word = (at > 0 && is_word(bytes[at - 1]))
+                || bytes
                     .get(at + word.len())
-                    .is_some_and(|byte| is_word(*byte))
-                && !pointer
+                    .is_some_and(|byte| is_word(*byte));
+            !part_of_a_word && !pointer
         })
     };
     let lines = source.code.lines().enumerate();

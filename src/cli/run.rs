@@ -168,8 +168,13 @@ pub(super) fn describe(plan: &Plan) -> String {
         }
     };
     let mut text = format!(
-        "plan: {} measurements, {time} of measuring and ramp; {what}",
-        cells.len()
+        "plan: {} measurements, {}; {what}",
+        cells.len(),
+        if time.0 == 0 {
+            "as long as their bytes take".to_owned()
+        } else {
+            format!("{time} of measuring and ramp")
+        },
     );
     for target in &plan.targets {
         text.push_str(&format!("\n  {target}"));

@@ -17,7 +17,7 @@ const DATA: &str = "data.bin";
 /// The largest manifest that is read.
 const MANIFEST_LIMIT: usize = 64 << 10;
 /// How long what is in the way of a removal may take to pass.
-const PASSING: Duration = Duration::from_millis(if cfg!(test) { 20 } else { 4000 });
+const PASSING: Duration = Duration::from_millis(if cfg!(test) { 30 } else { 4_000 });
 /// Pause before a removal is tried again.
 const AGAIN: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 100 });
 /// Names of recycle bins that keep what is removed.
@@ -275,17 +275,16 @@ fn remove_all(files: &mut dyn Files, name: &str, ours: &[&str], manifest: &[u8])
     if ours.contains(&MANIFEST) {
         unmarked = insist(|| files.remove(&format!("{name}/{MANIFEST}")));
     }
-    let removed = insist(|| files.remove_directory(name));
-    if removed.is_err() && !holds_a_twin(files, name, ours) {
+    let Err(error) = insist(|| files.remove_directory(name)) else {
+        // With the directory went whatever was in it.
+        return Ok(());
+    };
+    if !error.server_lost() && !holds_a_twin(files, name, ours) {
         // It is empty, or holds what is not ours. If this fails too, nothing of ours is left in it.
         let _ = files.put(&format!("{name}/{MANIFEST}"), manifest);
     }
-    // An error of the manifest's says more than "not empty"; a directory that went took the manifest along.
-    if removed.is_ok() {
-        Ok(())
-    } else {
-        unmarked.and(removed)
-    }
+    // What kept the manifest says more than "not empty".
+    unmarked.and(Err(error))
 }
 
 /// Whether the directory holds a file of a name of ours that is not: with a manifest beside it `clean` would take it.

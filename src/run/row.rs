@@ -121,7 +121,7 @@ impl Rows {
     pub(super) fn broken(&self, error: &Error) -> Vec<Row> {
         let row = |direction| Row {
             status: status_of(error),
-            errors: 1,
+            errors: u64::from(status_of(error) != Status::Interrupted),
             error: Some(error.to_string()),
             ..self.blank(direction)
         };
@@ -257,7 +257,9 @@ impl Rows {
         let error = driven.error().or_else(silent).or_else(|| stored.cloned());
         if let Some(error) = error.map(|error| error.at(&row.target)) {
             row.status = status_of(&error);
-            row.errors = driven.errors().max(1);
+            row.errors = driven
+                .errors()
+                .max(u64::from(row.status != Status::Interrupted));
             row.error = Some(error.to_string());
         } else if stopped {
             row.status = Status::Interrupted;

@@ -460,6 +460,16 @@ mod tests {
         );
         edited.workloads[0].phases[0].blocks.clear();
         assert!(edited.validate().is_err(), "no block size at all");
+        let cut = plan(
+            &["null:"],
+            &["rw='randwrite'\nbytes=1000003", "rw='read'\nverify=true"],
+        );
+        assert!(
+            cut.validate()
+                .expect_err("cut")
+                .to_string()
+                .contains("multiples of 512")
+        );
         let laid = plan(&["null:"], &["rw='read'\nbs=4095\nverify=true"]);
         assert_eq!(laid.validate(), Ok(()));
         let mut hasty = plan(&["null:"], &["rw='read'"]);

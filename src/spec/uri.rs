@@ -380,10 +380,10 @@ mod properties {
 
         #[test]
         fn what_is_percent_encoded_comes_back(path in "[a-zA-Z0-9 %?&=#+äß/]{0,30}") {
-            let encoded: String = path
-                .bytes()
-                .map(|byte| format!("%{byte:02x}"))
-                .collect();
+            let mut encoded = String::new();
+            for byte in path.bytes() {
+                encoded.push_str(&format!("%{byte:02x}"));
+            }
             let spec = TargetSpec::parse(&format!("nfs://h/{encoded}")).expect("a URI");
             prop_assert_eq!(spec.path, format!("/{path}"));
         }

@@ -110,7 +110,7 @@ impl Device for Mock {
 
     fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.call(|medium| {
-            buffer.copy_from_slice(&medium.bytes[range(medium, offset, buffer.len())])
+            buffer.copy_from_slice(&medium.bytes[range(medium, offset, buffer.len())]);
         })
     }
 

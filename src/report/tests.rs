@@ -1,0 +1,234 @@
+//! What is printed of rows: CSV that any reader takes, and a table that fits a terminal.
+
+use super::*;
+use crate::record::{Flag, Interval, LatencySummary, Row, Status};
+use crate::units::Nanos;
+
+/// A good row: a million reads of 4 KiB in two seconds.
+fn row() -> Row {
+    let mut latency = crate::stats::latency_histogram();
+    latency.record_n(150_000, 999_000).expect("in range");
+    latency.record_n(20_000_000, 1_000).expect("in range");
+    Row {
+        run_id: "r".into(),
+        started_utc: "2026-11-30T12:00:00Z".into(),
+        stage: "run".into(),
+        target: "nfs://nas/tank".into(),
+        protocol: "nfs".into(),
+        engine: "nfs3_client".into(),
+        workload: "w".into(),
+        direction: "read".into(),
+        pattern: "randread".into(),
+        block_size_bytes: Some(4096),
+        iodepth: 1,
+        lanes: 32,
+        connections: Some(32),
+        size_bytes: 1 << 30,
+        repeat: 1,
+        bytes: 4_096_000_000,
+        seconds: Some(2.0),
+        ops: 1_000_000,
+        latency_ns: LatencySummary::of(&latency),
+        latency,
+        flush_seconds: None,
+        wire_ops: Some(1_000_000),
+        errors: 0,
+        payload: "incompressible".into(),
+        cache_state: None,
+        durability: None,
+        generator_bytes_per_s: None,
+        client_cpu_s: Some(4.096),
+        busiest_core_percent: Some(99.94),
+        device_bytes: None,
+        negotiated: "vers=3".into(),
+        status: Status::Ok,
+        flags: vec![Flag::Loopback, Flag::TooShort],
+        error: None,
+    }
+}
+
+fn cell<'a>(line: &'a [String], header: &[&str], column: &str) -> &'a str {
+    let at = header.iter().position(|name| *name == column);
+    &line[at.expect(column)]
+}
+
+#[test]
+fn every_line_has_its_headers_columns() {
+    assert_eq!(csv::summary(&row()).len(), csv::SUMMARY.len());
+    let interval = Interval {
+        from: Nanos(0),
+        to: Nanos(1),
+        ops: 0,
+        bytes: 0,
+        latency_mean_ns: None,
+        latency_max_ns: None,
+    };
+    assert_eq!(csv::interval(&row(), &interval).len(), csv::INTERVALS.len());
+    assert!(csv::latency(&row()).all(|line| line.len() == csv::LATENCY.len()));
+    assert!(
+        csv::aggregates(&[row()])
+            .iter()
+            .all(|line| line.len() == csv::AGGREGATE.len())
+    );
+}
+
+#[test]
+fn figures_are_in_the_units_of_their_names_and_unknown_is_empty() {
+    let line = csv::summary(&row());
+    for (column, want) in [
+        ("throughput_bytes_per_s", "2048000000.0"),
+        ("iops", "500000.00"),
+        ("client_cpu_s_per_gb", "1.0000"),
+        ("busiest_core_percent", "99.9"),
+        ("flags", "loopback;too_short"),
+        ("flush_seconds", ""),
+        ("durable_bytes_per_s", ""),
+        ("device_bytes", ""),
+        ("retransmits", ""),
+        ("cache_state", ""),
+        ("status", "ok"),
+    ] {
+        assert_eq!(cell(&line, csv::SUMMARY, column), want, "{column}");
+    }
+    let micros: f64 = cell(&line, csv::SUMMARY, "latency_us_p50")
+        .parse()
+        .expect("a number");
+    assert!((micros - 150.0).abs() < 0.2, "{micros}");
+    let odd = Row {
+        generator_bytes_per_s: Some(f64::INFINITY),
+        busiest_core_percent: Some(f64::NAN),
+        seconds: Some(0.0),
+        ..row()
+    };
+    let line = csv::summary(&odd);
+    for column in [
+        "generator_bytes_per_s",
+        "busiest_core_percent",
+        "throughput_bytes_per_s",
+        "iops",
+    ] {
+        assert_eq!(cell(&line, csv::SUMMARY, column), "", "{column}");
+    }
+}
+
+#[test]
+fn a_row_with_errors_has_no_headline() {
+    for status in [Status::Failed, Status::ServerLost, Status::Invalid] {
+        let line = csv::summary(&Row { status, ..row() });
+        assert_eq!(cell(&line, csv::SUMMARY, "throughput_bytes_per_s"), "");
+        assert_eq!(cell(&line, csv::SUMMARY, "iops"), "");
+        assert_eq!(
+            cell(&line, csv::SUMMARY, "ops"),
+            "1000000",
+            "what was counted stays"
+        );
+    }
+    let line = csv::summary(&Row { errors: 1, ..row() });
+    assert_eq!(cell(&line, csv::SUMMARY, "throughput_bytes_per_s"), "");
+}
+
+#[test]
+fn fields_with_commas_quotes_and_line_breaks_come_back() {
+    let odd = Row {
+        target: "/mnt/a,b \"c\"\r\nd;é".into(),
+        negotiated: ", \"".into(),
+        ..row()
+    };
+    let mut file = csv::line(csv::SUMMARY);
+    file.extend(csv::line(&csv::summary(&odd)));
+    let mut reader = ::csv::Reader::from_reader(file.as_slice());
+    let records: Vec<_> = reader
+        .records()
+        .collect::<Result<_, _>>()
+        .expect("RFC 4180");
+    assert_eq!(records.len(), 1);
+    assert_eq!(&records[0][4], odd.target);
+    assert!(file.ends_with(b"\r\n"));
+}
+
+#[test]
+fn histograms_can_be_merged_from_their_lines() {
+    let lines: Vec<_> = csv::latency(&row()).collect();
+    let sum: u64 = lines
+        .iter()
+        .map(|line| {
+            cell(line, csv::LATENCY, "count")
+                .parse::<u64>()
+                .expect("a count")
+        })
+        .sum();
+    assert_eq!(sum, 1_000_000);
+    for line in &lines {
+        let bound = |column| cell(line, csv::LATENCY, column).parse::<u64>().expect("ns");
+        let (low, high) = (bound("latency_ns_low"), bound("latency_ns_high"));
+        assert!(
+            low <= high && high - low <= low / 500 + 1,
+            "{low} to {high}"
+        );
+    }
+}
+
+#[test]
+fn only_good_rows_have_a_mean_and_an_interval_needs_two() {
+    let slow = Row {
+        repeat: 2,
+        seconds: Some(4.0),
+        ..row()
+    };
+    let failed = Row {
+        repeat: 3,
+        status: Status::Failed,
+        ..row()
+    };
+    let lines = csv::aggregates(&[row(), slow, failed.clone()]);
+    let iops = lines
+        .iter()
+        .find(|line| cell(line, csv::AGGREGATE, "metric") == "iops")
+        .expect("a line");
+    assert_eq!(cell(iops, csv::AGGREGATE, "n"), "2");
+    assert_eq!(cell(iops, csv::AGGREGATE, "mean"), "375000.00");
+    assert!(!cell(iops, csv::AGGREGATE, "ci95_low").is_empty());
+    let single = csv::aggregates(&[row()]);
+    assert!(
+        single
+            .iter()
+            .all(|line| cell(line, csv::AGGREGATE, "ci95_low").is_empty())
+    );
+    assert!(csv::aggregates(&[failed]).is_empty());
+}
+
+#[test]
+fn the_table_fits_80_columns_and_explains_its_marks() {
+    let fast = Row {
+        protocol: "iscsi".into(),
+        lanes: 1024,
+        iodepth: 64,
+        seconds: Some(0.2),
+        direction: "write".into(),
+        flush_seconds: Some(0.1),
+        ..row()
+    };
+    let lost = Row {
+        status: Status::ServerLost,
+        error: Some("it went away".into()),
+        flags: vec![Flag::ServerLost],
+        ..row()
+    };
+    let text = table::rows(&[row(), fast, lost]);
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    for word in [
+        "2048.0",
+        "1953.1",
+        "16.38",
+        "500000",
+        "150.",
+        "durable",
+        "SERVER_LOST: it went away",
+        "loopback",
+    ] {
+        assert!(text.contains(word), "{word} in {text}");
+    }
+    assert_eq!(table::rows(&[]), "");
+}

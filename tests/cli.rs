@@ -1,0 +1,775 @@
+//! The program from outside: exit codes, result files, signals, and what never shows. On `null:` and `sim:` only.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nasgauge::report::csv::{AGGREGATE, INTERVALS, LATENCY, SUMMARY};
+use nasgauge::target::PROTOCOLS;
+use tempfile::TempDir;
+
+/// The program, in a directory of its own.
+fn nasgauge(directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nasgauge"));
+    command
+        .args(arguments)
+        .current_dir(directory)
+        .env_remove("NASGAUGE_PASSWORD")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn run(directory: &Path, arguments: &[&str]) -> Output {
+    nasgauge(directory, arguments).output().expect("it runs")
+}
+
+fn fresh() -> TempDir {
+    tempfile::tempdir().expect("a directory")
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or(-1)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn is_empty(directory: &Path) -> bool {
+    std::fs::read_dir(directory)
+        .expect("readable")
+        .next()
+        .is_none()
+}
+
+/// A CSV file: its header, and each row by column.
+fn table(path: &Path, header: &[&str]) -> Vec<Line> {
+    let bytes = std::fs::read(path).expect("a CSV file");
+    let first = bytes.split(|byte| *byte == b'\n').next().unwrap_or(b"");
+    assert_eq!(
+        text(first),
+        format!("{}\r", header.join(",")),
+        "{}",
+        path.display()
+    );
+    // The reader refuses rows of another length.
+    let mut reader = csv::ReaderBuilder::new()
+        .flexible(false)
+        .from_reader(bytes.as_slice());
+    reader
+        .records()
+        .map(|record| {
+            let record = record.expect("RFC 4180");
+            assert_eq!(record.len(), header.len());
+            header
+                .iter()
+                .map(ToString::to_string)
+                .zip(record.iter().map(ToString::to_string))
+                .collect()
+        })
+        .collect()
+}
+
+fn summary(directory: &Path) -> Vec<Line> {
+    table(&directory.join("summary.csv"), SUMMARY)
+}
+
+fn statuses(directory: &Path) -> Vec<String> {
+    summary(directory)
+        .iter()
+        .map(|row| row["status"].clone())
+        .collect()
+}
+
+/// Ten thousand quick operations, read and written.
+const QUICK: &[&str] = &[
+    "--rw", "randrw", "--bs", "4k", "--size", "1M", "--bytes", "4M",
+];
+
+/// `run` with these words before those of [`QUICK`].
+fn quick(directory: &Path, arguments: &[&str]) -> Output {
+    run(directory, &[&["run"], arguments, QUICK].concat())
+}
+
+type Line = BTreeMap<String, String>;
+
+/// What identifies a row in every file.
+fn key(row: &Line) -> Vec<String> {
+    let columns = ["stage", "target", "workload", "direction", "repeat"];
+    columns.iter().map(|column| row[*column].clone()).collect()
+}
+
+fn number<T: std::str::FromStr>(row: &Line, column: &str) -> T {
+    let value = row[column].parse();
+    value.unwrap_or_else(|_| panic!("{column}: '{}' in {row:?}", row[column]))
+}
+
+/// The sum of a column over the lines of one row.
+fn sum(lines: &[Line], row: &Line, column: &str) -> u64 {
+    let its = lines.iter().filter(|line| key(line) == key(row));
+    its.map(|line| number::<u64>(line, column)).sum()
+}
+
+/// Two targets, two directions, two rounds, sampled each 100 ms, under a German locale.
+fn german_run(directory: &Path) -> Output {
+    let arguments = "run --target sim:?latency=uniform:1ms-3ms --target null: --rw randrw --rwmixread 70 --bs 4k \
+                     --iodepth 4 --size 1M --runtime 600ms --ramp-time 100ms --interval 100ms --repeats 2 --out out";
+    let arguments: Vec<&str> = arguments.split_whitespace().collect();
+    let mut command = nasgauge(directory, &arguments);
+    command
+        .env("LC_ALL", "de_DE.UTF-8")
+        .env("LANG", "de_DE.UTF-8");
+    command.output().expect("it runs")
+}
+
+#[test]
+fn csv_files_agree_with_one_another_whatever_the_locale() {
+    let work = fresh();
+    let output = german_run(work.path());
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("MB/s"), "a table for people");
+    let out = work.path().join("out");
+    let rows = summary(&out);
+    assert_eq!(rows.len(), 8);
+    let intervals = table(&out.join("intervals.csv"), INTERVALS);
+    let latency = table(&out.join("latency.csv"), LATENCY);
+    for row in &rows {
+        assert_eq!(
+            (row["status"].as_str(), row["errors"].as_str()),
+            ("ok", "0")
+        );
+        let (ops, bytes): (u64, u64) = (number(row, "ops"), number(row, "bytes"));
+        assert!(ops > 0 && bytes == ops * 4096);
+        assert_eq!(sum(&intervals, row, "ops"), ops, "{:?}", key(row));
+        assert_eq!(sum(&intervals, row, "bytes"), bytes, "{:?}", key(row));
+        assert_eq!(sum(&latency, row, "count"), ops, "{:?}", key(row));
+        let figure = |column| number::<f64>(row, column);
+        let seconds = figure("seconds");
+        assert!((figure("throughput_bytes_per_s") * seconds / bytes as f64 - 1.0).abs() < 1e-4);
+        assert!((figure("iops") * seconds / ops as f64 - 1.0).abs() < 1e-3);
+        assert!(figure("latency_us_p50") <= figure("latency_us_max") * 1.001);
+        assert!(
+            row["throughput_bytes_per_s"].contains('.'),
+            "a decimal point"
+        );
+        let its: Vec<&Line> = intervals
+            .iter()
+            .filter(|line| key(line) == key(row))
+            .collect();
+        let ordered =
+            |line: &&Line| number::<f64>(line, "from_seconds") <= number::<f64>(line, "to_seconds");
+        assert!(its.iter().all(ordered));
+        if row["protocol"] == "sim" {
+            assert!(its.len() >= 3, "{} samples in 600 ms", its.len());
+            assert!(
+                (1000.0..3100.0).contains(&figure("latency_us_p50")),
+                "{row:?}"
+            );
+        }
+    }
+    let aggregate = table(&out.join("aggregate.csv"), AGGREGATE);
+    assert!(aggregate.iter().all(|line| line["n"] == "2"));
+    let of_iops = aggregate.iter().filter(|line| line["metric"] == "iops");
+    assert_eq!(of_iops.count(), 4);
+    let json = |name: &str| -> serde_json::Value {
+        serde_json::from_slice(&std::fs::read(out.join(name)).expect(name)).expect("JSON")
+    };
+    assert_eq!(
+        json("record.json")["rows"].as_array().map(Vec::len),
+        Some(8)
+    );
+    assert!(json("environment.json")["client"].is_object());
+}
+
+#[test]
+fn csv_headers_are_those_that_scripts_know() {
+    let fixture = include_str!("../fixtures/csv-headers.txt");
+    let now = [
+        ("summary.csv", SUMMARY),
+        ("intervals.csv", INTERVALS),
+        ("latency.csv", LATENCY),
+        ("aggregate.csv", AGGREGATE),
+    ]
+    .map(|(name, header)| format!("{name}: {}\n", header.join(",")))
+    .concat();
+    assert_eq!(
+        now, fixture,
+        "scripts rely on these: columns may join at the end, with a new schema_version"
+    );
+}
+
+/// Arguments of `run` that can't be, each with a word of the refusal.
+const IMPOSSIBLE: &[(&[&str], &str)] = &[
+    (&[], "no target"),
+    (&["--target", "ftp://x/y"], "unknown protocol 'ftp'"),
+    (&["--target", "sim:?latncy=1us"], "unknown option 'latncy'"),
+    (&["--target", "sim:?latency=soon"], "latency=soon"),
+    (&["--target", "null:?x=1"], "unknown option 'x'"),
+    (&["--target", "null:", "--blocksize", "4k"], "--blocksize"),
+    (&["--target", "null:", "seq-reed"], "seq-read-1m"),
+    (&["--target", "null:", "./missing.toml"], "missing.toml"),
+    (&["--target", "null:", "--set", "block=4k"], "`bs`"),
+    (&["--target", "null:", "--rw", "sideways"], "sideways"),
+    (
+        &["--target", "null:", "--rw", "read", "--bs", "0"],
+        "block size of 0",
+    ),
+    (
+        &["--target", "null:", "--rw", "read", "--bs", "4q"],
+        "unknown unit 'q'",
+    ),
+    (
+        &["--target", "null:", "--rw", "read", "--size", "20000000TiB"],
+        "larger than any",
+    ),
+    (
+        &["--target", "null:", "--rw", "read", "--iodepth", "0"],
+        "iodepth 0",
+    ),
+    (
+        &["--target", "null:", "--rw", "read", "--lanes", "70000"],
+        "70000",
+    ),
+    (
+        &[
+            "--target", "null:", "--rw", "read", "--bs", "1M", "--size", "1k",
+        ],
+        "smaller than one block",
+    ),
+    (
+        &["--target", "null:", "--rw", "read", "--repeats", "0"],
+        "repeats 0",
+    ),
+    (
+        &["--target", "null:", "--rw", "read", "--interval", "1ms"],
+        "100ms",
+    ),
+    (
+        &["--target", "null:", "--rw", "read", "--timeout", "1ns"],
+        "1ms",
+    ),
+    (
+        &["--target", "null:", "--rw", "read", "--runtime", "25h"],
+        "--yes",
+    ),
+    (
+        &["--target", "null:", "--rw", "read", "--verify", "1"],
+        "stores no data",
+    ),
+    (
+        &["--target", "null:", "--target", "null:", "--rw", "read"],
+        "given twice",
+    ),
+    (
+        &[
+            "--target",
+            "sim:",
+            "--rw",
+            "write",
+            "--size",
+            "2M",
+            "--max-write",
+            "1M",
+        ],
+        "--max-write",
+    ),
+    (
+        &["--target", "sim:", "--rw", "write", "--read-existing", "a"],
+        "only reads",
+    ),
+    (
+        &["--target", "sim:", "--rw", "read", "--read-existing", "a"],
+        "--read-existing",
+    ),
+    (
+        &["--target", "null:", "--rw", "read", "--format", "xml"],
+        "xml",
+    ),
+];
+
+#[test]
+fn what_can_not_be_is_refused_with_code_2_before_anything_is_written() {
+    let bad_plan: &[&str] = &["run", "--out", "out"];
+    let work = fresh();
+    for (arguments, word) in IMPOSSIBLE {
+        let output = run(work.path(), &[bad_plan, arguments].concat());
+        let told = text(&output.stderr);
+        assert_eq!(code(&output), 2, "{arguments:?}: {told}");
+        assert!(told.contains(word), "{arguments:?}: {told}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+        assert!(is_empty(work.path()), "{arguments:?} wrote something");
+    }
+    for arguments in [
+        &["runn"][..],
+        &[],
+        &["inspect"],
+        &["inspect", "ftp://x"],
+        &["rerun", "nowhere"],
+    ] {
+        let output = run(work.path(), arguments);
+        assert_eq!(code(&output), 2, "{arguments:?}: {}", text(&output.stderr));
+        assert!(is_empty(work.path()));
+    }
+    let output = quick(
+        work.path(),
+        &["--target", "null:", "--out", "/proc/nowhere"],
+    );
+    assert_eq!(code(&output), 2, "{}", text(&output.stderr));
+}
+
+#[test]
+fn looking_writes_nothing() {
+    let work = fresh();
+    for (arguments, word) in [
+        (
+            &[
+                "run",
+                "--target",
+                "sim:",
+                "--rw",
+                "write",
+                "--size",
+                "10GiB",
+                "--dry-run",
+                "--out",
+                "out",
+            ][..],
+            "10 GiB (10.74 GB)",
+        ),
+        (&["workloads"], "seq-read-1m"),
+        (&["workloads", "seq-read-1m"], "[[phase]]"),
+        (&["inspect", "sim:?latency=1ms"], "simulated"),
+        (&["inspect", "null:"], "null"),
+        (&["clean", "sim:", "--yes"], "nothing"),
+        (&["--help"], "inspect"),
+        (&["run", "--help"], "--rwmixread"),
+        (&["--version"], env!("CARGO_PKG_VERSION")),
+    ] {
+        let output = run(work.path(), arguments);
+        assert_eq!(code(&output), 0, "{arguments:?}: {}", text(&output.stderr));
+        assert!(
+            text(&output.stdout).contains(word),
+            "{arguments:?}: {}",
+            text(&output.stdout)
+        );
+        assert!(is_empty(work.path()), "{arguments:?} wrote something");
+    }
+}
+
+#[test]
+fn standard_output_is_pure_and_quiet_is_quiet() {
+    let work = fresh();
+    let output = quick(
+        work.path(),
+        &["--target", "sim:", "--out", "csv", "--format", "csv"],
+    );
+    assert_eq!(code(&output), 0);
+    let file = std::fs::read(work.path().join("csv/summary.csv")).expect("there");
+    assert_eq!(text(&output.stdout), text(&file));
+    assert!(
+        text(&output.stderr).contains("results: "),
+        "progress goes to standard error"
+    );
+    let output = quick(
+        work.path(),
+        &[
+            "--target", "sim:", "--out", "json", "--format", "json", "--quiet",
+        ],
+    );
+    let record: serde_json::Value =
+        serde_json::from_slice(&output.stdout).expect("nothing but JSON");
+    assert_eq!(record["schema_version"], 1);
+    assert_eq!(text(&output.stderr), "", "--quiet");
+}
+
+#[test]
+fn without_out_a_directory_is_made_in_results() {
+    let work = fresh();
+    assert_eq!(code(&quick(work.path(), &["--target", "null:"])), 0);
+    let made: Vec<_> = std::fs::read_dir(work.path().join("results"))
+        .expect("made")
+        .flatten()
+        .collect();
+    assert_eq!(made.len(), 1);
+    assert_eq!(summary(&made[0].path()).len(), 2);
+}
+
+#[test]
+fn what_is_in_a_result_directory_stays() {
+    let work = fresh();
+    let out = work.path().join("out");
+    assert_eq!(
+        code(&quick(work.path(), &["--target", "null:", "--out", "out"])),
+        0
+    );
+    let before = std::fs::read(out.join("summary.csv")).expect("there");
+    let output = quick(work.path(), &["--target", "null:", "--out", "out"]);
+    assert_eq!(code(&output), 2);
+    assert!(
+        text(&output.stderr).contains("already"),
+        "{}",
+        text(&output.stderr)
+    );
+    assert_eq!(
+        std::fs::read(out.join("summary.csv")).expect("there"),
+        before
+    );
+    for name in [
+        "plan.toml",
+        "record.json",
+        "environment.json",
+        "aggregate.csv",
+        "intervals.csv",
+        "latency.csv",
+    ] {
+        let theirs = fresh();
+        std::fs::write(theirs.path().join(name), "mine").expect("written");
+        let output = quick(theirs.path(), &["--target", "null:", "--out", "."]);
+        assert_eq!(code(&output), 2, "{name}: {}", text(&output.stderr));
+        assert_eq!(
+            std::fs::read_to_string(theirs.path().join(name)).expect("there"),
+            "mine"
+        );
+        assert_eq!(
+            std::fs::read_dir(theirs.path()).expect("readable").count(),
+            1,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_fault_fails_its_row_only_and_the_exit_code_says_so() {
+    for (fault, status, word) in [
+        ("fail_at=100", "failed", "operation 100"),
+        ("gone_at=100", "server_lost", "gone as ordered"),
+        ("full_at=1", "failed", "full"),
+        ("short_at=100", "failed", "only 2048 of 4096 bytes"),
+        (
+            "stall_at=100&stall=1h",
+            "server_lost",
+            "did not answer in time",
+        ),
+    ] {
+        let work = fresh();
+        let bad = format!("sim:?{fault}");
+        let output = quick(
+            work.path(),
+            &[
+                "--target",
+                "sim:",
+                "--target",
+                &bad,
+                "--out",
+                "out",
+                "--timeout",
+                "500ms",
+                "--repeats",
+                "2",
+            ],
+        );
+        let told = text(&output.stderr);
+        assert_eq!(code(&output), 1, "{fault}: {told}");
+        assert!(told.contains(word), "{fault}: {told}");
+        let rows = summary(&work.path().join("out"));
+        assert_eq!(rows.len(), 8, "{fault}: all cells have their rows");
+        for row in rows {
+            if row["target"] == "sim:" {
+                assert_eq!(
+                    (row["status"].as_str(), row["errors"].as_str()),
+                    ("ok", "0"),
+                    "{fault}"
+                );
+                assert!(!row["throughput_bytes_per_s"].is_empty());
+                continue;
+            }
+            assert_eq!(row["status"], status, "{fault}");
+            assert_ne!(row["errors"], "0", "{fault}");
+            for column in [
+                "throughput_bytes_per_s",
+                "iops",
+                "durable_bytes_per_s",
+                "client_cpu_s_per_gb",
+            ] {
+                assert_eq!(row[column], "", "{fault}: no {column} with errors");
+            }
+            assert_eq!(
+                row["flags"].contains("server_lost"),
+                status == "server_lost"
+            );
+        }
+        let aggregate = table(&work.path().join("out/aggregate.csv"), AGGREGATE);
+        assert!(
+            aggregate.iter().all(|line| line["target"] == "sim:"),
+            "failed rows have no mean"
+        );
+    }
+}
+
+#[test]
+fn a_signal_ends_a_run_in_order() {
+    for (signal, hangs) in [("INT", false), ("TERM", false), ("INT", true)] {
+        let work = fresh();
+        let plan = "description = 'one short phase, one long'\n[defaults]\nrw = 'randwrite'\nbs = '4k'\nsize = '1M'\n\
+                    [[phase]]\nname = 'short'\nbytes = '1M'\n[[phase]]\nname = 'long'\nruntime = 3600\nramp_time = 0\n";
+        std::fs::write(work.path().join("two.toml"), plan).expect("written");
+        // One that hangs has an operation under way for longer than anybody waits.
+        let uri = if hangs {
+            "sim:?latency=1ms&stall_at=300&stall=1s"
+        } else {
+            "sim:?latency=1ms"
+        };
+        let arguments = [
+            "run",
+            "./two.toml",
+            "--target",
+            uri,
+            "--out",
+            "out",
+            "--interval",
+            "100ms",
+        ];
+        let mut child = nasgauge(work.path(), &arguments).spawn().expect("it runs");
+        let out = work.path().join("out");
+        let seen = |file: &str, lines: usize| {
+            std::fs::read_to_string(out.join(file)).is_ok_and(|text| text.lines().count() > lines)
+        };
+        let deadline = Instant::now() + Duration::from_secs(30);
+        // The short phase is on disk, and the long one has begun.
+        while !(seen("summary.csv", 1)
+            && std::fs::read_to_string(out.join("intervals.csv"))
+                .is_ok_and(|text| text.contains("two/long")))
+        {
+            assert!(Instant::now() < deadline, "it never got going");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let sent = Command::new("kill")
+            .args([&format!("-{signal}"), &child.id().to_string()])
+            .status();
+        assert!(sent.expect("kill(1)").success());
+        let told = Instant::now();
+        while child.try_wait().expect("a child").is_none() {
+            assert!(
+                told.elapsed() < Duration::from_secs(20),
+                "deaf to SIG{signal}"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let output = child.wait_with_output().expect("ended");
+        assert_eq!(code(&output), 130, "SIG{signal}: {}", text(&output.stderr));
+        assert_eq!(statuses(&out), ["ok", "interrupted"], "SIG{signal}");
+        let rows = summary(&out);
+        assert!(rows[1]["flags"].contains("interrupted"));
+        assert_eq!(rows[1]["errors"], "0", "being stopped is no error");
+        assert!(
+            !rows[1]["throughput_bytes_per_s"].is_empty(),
+            "what was measured is a figure"
+        );
+        assert!(out.join("record.json").exists() && out.join("aggregate.csv").exists());
+    }
+}
+
+#[test]
+fn rerun_measures_the_same_cells() {
+    let work = fresh();
+    let output = quick(
+        work.path(),
+        &[
+            "--target",
+            "sim:?latency=1us",
+            "--target",
+            "null:",
+            "--repeats",
+            "2",
+            "--iodepth",
+            "8",
+            "--out",
+            "one",
+        ],
+    );
+    assert_eq!(code(&output), 0);
+    assert_eq!(
+        code(&run(work.path(), &["rerun", "one", "--out", "two"])),
+        0
+    );
+    let plan = |name: &str| {
+        std::fs::read_to_string(work.path().join(name).join("plan.toml")).expect("a plan")
+    };
+    assert_eq!(plan("one"), plan("two"));
+    let cells = |name: &str| -> Vec<Vec<String>> {
+        let columns = [
+            "stage",
+            "target",
+            "workload",
+            "direction",
+            "pattern",
+            "block_size_bytes",
+            "iodepth",
+            "lanes",
+            "size_bytes",
+            "repeat",
+            "bytes",
+            "ops",
+            "payload",
+        ];
+        let rows = summary(&work.path().join(name));
+        rows.iter()
+            .map(|row| columns.iter().map(|column| row[*column].clone()).collect())
+            .collect()
+    };
+    assert_eq!(cells("one"), cells("two"), "the same seed, the same mix");
+    let wrong = plan("one").replace("iodepth = 8", "iodepth = 0");
+    std::fs::create_dir(work.path().join("edited")).expect("made");
+    std::fs::write(work.path().join("edited/plan.toml"), wrong).expect("written");
+    let output = run(work.path(), &["rerun", "edited", "--out", "three"]);
+    assert_eq!(code(&output), 2, "{}", text(&output.stderr));
+    assert!(!work.path().join("three").exists());
+}
+
+/// Everything below a directory, as one text.
+fn all_files(directory: &Path) -> String {
+    let mut all = String::new();
+    for entry in std::fs::read_dir(directory).expect("readable").flatten() {
+        if entry.path().is_dir() {
+            all.push_str(&all_files(&entry.path()));
+        } else {
+            all.push_str(&text(&std::fs::read(entry.path()).expect("readable")));
+        }
+    }
+    all
+}
+
+#[test]
+fn a_password_in_a_uri_is_refused_and_shows_nowhere() {
+    let work = fresh();
+    for uri in [
+        "smb://me:hunter2@nas/share",
+        "iscsi://nas/iqn.x/0?chap-secret=hunter2",
+        "nfs://me:hunter2/more@nas/export",
+        "ftp://me:hunter2@nas/x",
+    ] {
+        for command in ["run", "inspect", "clean"] {
+            let mut arguments = vec![command];
+            if command == "run" {
+                arguments.push("--target");
+            }
+            arguments.push(uri);
+            let output = run(work.path(), &arguments);
+            assert_eq!(code(&output), 2, "{command} {uri}");
+            let told = text(&output.stdout) + &text(&output.stderr);
+            assert!(!told.contains("hunter2"), "{command} {uri}: {told}");
+            assert!(is_empty(work.path()));
+        }
+    }
+}
+
+#[cfg(any(feature = "smb", feature = "iscsi"))]
+#[test]
+fn a_password_from_the_environment_or_a_file_shows_nowhere() {
+    // A port that was free a moment ago, and refuses.
+    let port = TcpListener::bind("127.0.0.1:0")
+        .and_then(|socket| socket.local_addr())
+        .expect("a port")
+        .port();
+    for (protocol, rest) in [("smb", "share"), ("iscsi", "iqn.2026-11.test:x/0")] {
+        if !PROTOCOLS.iter().any(|known| known.name == protocol) {
+            continue;
+        }
+        let uri = format!("{protocol}://me@127.0.0.1:{port}/{rest}");
+        for by_file in [false, true] {
+            let work = fresh();
+            let file = work.path().join("secrets");
+            let mut arguments = vec!["--target", &uri, "--out", "out", "--connect-timeout", "5s"];
+            let mut environment = "";
+            if by_file {
+                std::fs::write(&file, "[127.0.0.1]\nusername=me\npassword=hunter2\n")
+                    .expect("written");
+                let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+                std::fs::set_permissions(&file, mode).expect("mode 600");
+                arguments.extend(["--credentials", "secrets"]);
+            } else {
+                environment = "hunter2";
+            }
+            let arguments = [&["run"], arguments.as_slice(), QUICK].concat();
+            let mut command = nasgauge(work.path(), &arguments);
+            if !environment.is_empty() {
+                command.env("NASGAUGE_PASSWORD", environment);
+            }
+            let output = command.output().expect("it runs");
+            let told = text(&output.stdout) + &text(&output.stderr);
+            assert_eq!(code(&output), 1, "{uri}: {told}");
+            assert!(!told.contains("hunter2"), "{uri}: {told}");
+            assert!(
+                !all_files(&work.path().join("out")).contains("hunter2"),
+                "{uri}"
+            );
+            assert_eq!(
+                statuses(&work.path().join("out")),
+                ["server_lost", "server_lost"],
+                "{uri}: {told}"
+            );
+            assert!(
+                told.contains("connecting") && told.contains(&port.to_string()),
+                "{uri}: {told}"
+            );
+        }
+    }
+}
+
+#[cfg(any(feature = "smb", feature = "iscsi"))]
+#[test]
+fn a_credentials_file_that_others_can_read_is_refused() {
+    let uri = if cfg!(feature = "smb") {
+        "smb://me@127.0.0.1:1/x"
+    } else {
+        "iscsi://me@127.0.0.1:1/iqn.2026-11.test:x/0"
+    };
+    let work = fresh();
+    let file = work.path().join("secrets");
+    std::fs::write(&file, "password=hunter2\n").expect("written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    std::fs::set_permissions(&file, mode).expect("mode 644");
+    let output = quick(work.path(), &["--target", uri, "--credentials", "secrets"]);
+    let told = text(&output.stderr);
+    assert_eq!(code(&output), 2, "{told}");
+    assert!(
+        told.contains("chmod 600") && !told.contains("hunter2"),
+        "{told}"
+    );
+    let none = quick(work.path(), &["--target", uri]);
+    assert_eq!(code(&none), 2);
+    assert!(
+        text(&none.stderr).contains("NASGAUGE_PASSWORD"),
+        "no prompt without a terminal"
+    );
+}
+
+#[test]
+fn a_reader_that_leaves_early_does_not_end_a_run() {
+    let work = fresh();
+    let bench = work.path().join("bench");
+    std::fs::create_dir(&bench).expect("made");
+    let target = bench.display().to_string();
+    for arguments in [
+        [
+            &[
+                "run", "--target", &target, "--target", "sim:", "--out", "out",
+            ],
+            QUICK,
+        ]
+        .concat(),
+        vec!["workloads"],
+        vec!["inspect", "sim:"],
+    ] {
+        let mut child = nasgauge(work.path(), &arguments).spawn().expect("it runs");
+        drop((child.stdout.take(), child.stderr.take()));
+        let status = child.wait().expect("ended");
+        assert_eq!(status.code(), Some(0), "{arguments:?}");
+    }
+    assert_eq!(statuses(&work.path().join("out")), ["ok"; 4]);
+    assert!(is_empty(&bench), "nothing stays on the target");
+}
