@@ -33,6 +33,9 @@ pub mod smb;
 /// Marks a HOME that nasgauge made for a child process, in which a protocol may write its library's configuration.
 pub const HOME_MARKER: &str = ".nasgauge-home";
 
+/// How many I/O timeouts a flush may take.
+const FLUSH_PATIENCE: u64 = 3;
+
 /// A way to reach storage.
 pub struct Protocol {
     /// The URI scheme and the CSV key.
@@ -131,6 +134,12 @@ impl Login {
     #[must_use]
     pub const fn io_timeout(&self) -> Duration {
         Duration::from_millis(self.io_timeout_ms)
+    }
+
+    /// The longest wait for a flush: a server may have gigabytes of accepted writes to bring to its disks.
+    #[must_use]
+    pub const fn flush_timeout(&self) -> Duration {
+        Duration::from_millis(self.io_timeout_ms.saturating_mul(FLUSH_PATIENCE))
     }
 }
 

@@ -507,8 +507,40 @@ fn a_fault_fails_its_row_only_and_the_exit_code_says_so() {
 }
 
 #[test]
+fn a_flush_may_take_longer_than_any_operation() {
+    let work = fresh();
+    let arguments = [
+        "run",
+        "--target",
+        "sim:?flush=7s",
+        "--rw",
+        "write",
+        "--bs",
+        "4k",
+        "--size",
+        "1M",
+        "--bytes",
+        "1M",
+        "--timeout",
+        "1s",
+        "--out",
+        "out",
+    ];
+    let output = run(work.path(), &arguments);
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    let row = &summary(&work.path().join("out"))[0];
+    assert!(number::<f64>(row, "flush_seconds") >= 7.0);
+    assert!(number::<f64>(row, "durable_bytes_per_s") < (1 << 20) as f64 / 7.0);
+}
+
+#[test]
 fn a_signal_ends_a_run_in_order() {
-    for (signal, hangs) in [("INT", false), ("TERM", false), ("INT", true)] {
+    for (signal, hangs) in [
+        ("INT", false),
+        ("TERM", false),
+        ("HUP", false),
+        ("INT", true),
+    ] {
         let work = fresh();
         let plan = "description = 'one short phase, one long'\n[defaults]\nrw = 'randwrite'\nbs = '4k'\nsize = '1M'\n\
                     [[phase]]\nname = 'short'\nbytes = '1M'\n[[phase]]\nname = 'long'\nruntime = 3600\nramp_time = 0\n";

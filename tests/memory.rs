@@ -68,7 +68,8 @@ fn memory_does_not_grow_with_file_size_or_time() {
         ("an 8 times longer run", long),
     ] {
         assert!(
-            other < small + 2_048,
+            // Pages of histograms are touched as rarer latencies come: a constant, not a growth.
+            other < small + 4_096,
             "{what}: {other} KiB instead of {small} KiB"
         );
     }

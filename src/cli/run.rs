@@ -245,13 +245,26 @@ fn read(path: &std::path::Path) -> Result<String> {
     })
 }
 
-/// A flag that SIGINT and SIGTERM set; a second one ends the program at once.
+/// A flag that SIGINT, SIGTERM and a closing terminal set; a second signal ends the program at once.
 pub(super) fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    // Under nohup the terminal's end is not ours.
+    let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+    for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
             .map_err(|error| Error::usage(format!("signals can't be caught: {error}")))?;
     }
     Ok(stop)
+}
+
+/// Whether this process was started with a signal ignored, by the kernel's mask.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0);
+    mask & (1 << (signal - 1)) != 0
 }

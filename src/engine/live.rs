@@ -2,7 +2,7 @@
 //!
 //! One writer (the worker), many readers; relaxed atomics, no lock. Must not know: who reads.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crate::op::Direction;
 
@@ -24,6 +24,7 @@ pub struct Live {
     /// Operations since the start, ramp and laying included: any change means progress.
     activity: AtomicU64,
     activity_bytes: AtomicU64,
+    flushing: AtomicBool,
 }
 
 /// A reading of one [`Counter`].
@@ -50,6 +51,8 @@ pub struct Snapshot {
     pub activity: u64,
     /// Bytes since the start.
     pub activity_bytes: u64,
+    /// A flush is under way: nothing moves until it ends.
+    pub flushing: bool,
 }
 
 fn add(counter: &AtomicU64, value: u64) {
@@ -99,6 +102,12 @@ impl Live {
         add(&self.activity_bytes, u64::from(bytes));
     }
 
+    /// Notes that a flush begins or has ended.
+    pub fn flushing(&self, on: bool) {
+        self.tick(0);
+        self.flushing.store(on, Relaxed);
+    }
+
     /// Reads all counters; the longest latencies start anew.
     pub fn read(&self) -> Snapshot {
         // Bytes are stored after operations, so a torn reading errs by one operation, never in the total.
@@ -107,6 +116,7 @@ impl Live {
             write: self.write.read(),
             activity: self.activity.load(Relaxed),
             activity_bytes: self.activity_bytes.load(Relaxed),
+            flushing: self.flushing.load(Relaxed),
         }
     }
 

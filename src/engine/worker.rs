@@ -367,12 +367,19 @@ impl<'a> Worker<'a> {
         sent - sent * self.outstanding as u64 / self.started.max(1)
     }
 
+    fn flush(&mut self) -> Result<()> {
+        self.live.flushing(true);
+        let flushed = self.session.flush();
+        self.live.flushing(false);
+        flushed
+    }
+
     fn flush_is_due(&self) -> bool {
         self.job.phase.fsync > 0 && self.writes_since_flush >= self.job.phase.fsync
     }
 
     fn flush_in_run(&mut self) -> Result<()> {
-        self.session.flush()?;
+        self.flush()?;
         self.writes_since_flush = 0;
         self.result.flushes += u64::from(self.measuring);
         Ok(())
@@ -395,7 +402,7 @@ impl<'a> Worker<'a> {
         self.result.cpu_ns = thread_cpu_ns().saturating_sub(self.cpu_start);
         let wrote = self.result.written > 0;
         if wrote && self.job.flush && self.job.phase.durability != Durability::None {
-            self.session.flush()?;
+            self.flush()?;
             self.result.flushed_ns = Some(self.clock.now());
             self.result.cpu_ns = thread_cpu_ns().saturating_sub(self.cpu_start);
         }

@@ -48,11 +48,43 @@ pub fn rows(rows: &[Row]) -> String {
             "target", "in flight", "MB/s", "MiB/s", "Gbit/s", "IOPS", "median", "p99"
         ));
         for row in group {
-            text.push_str(&one(row));
+            text.push_str(&one(row, &label(rows, row)));
         }
     }
+    text.push_str(&legend(rows));
     text.push_str(&marks(rows));
     text
+}
+
+/// A row's target in a word: its protocol, numbered where several targets have the same.
+fn label(rows: &[Row], row: &Row) -> String {
+    let mut alike: Vec<&str> = Vec::new();
+    for other in rows.iter().filter(|other| other.protocol == row.protocol) {
+        if !alike.contains(&other.target.as_str()) {
+            alike.push(&other.target);
+        }
+    }
+    match alike.iter().position(|target| *target == row.target) {
+        Some(index) if alike.len() > 1 => format!("{}.{}", row.protocol, index + 1),
+        _ => row.protocol.clone(),
+    }
+}
+
+/// Which target each numbered word stands for; nothing when no word is numbered.
+fn legend(rows: &[Row]) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for row in rows {
+        let label = label(rows, row);
+        let line = format!("  {label:<8} {}\n", row.target);
+        if label != row.protocol && !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    if lines.is_empty() {
+        String::new()
+    } else {
+        format!("\nTargets\n{}", lines.concat())
+    }
 }
 
 fn heading(row: &Row) -> String {
@@ -69,7 +101,7 @@ fn heading(row: &Row) -> String {
     format!("{}: {what} {}, {block}", row.workload, row.direction)
 }
 
-fn one(row: &Row) -> String {
+fn one(row: &Row, target: &str) -> String {
     let [megabytes, mebibytes, gigabits] = rate(row.throughput());
     let iops = row
         .iops()
@@ -77,7 +109,7 @@ fn one(row: &Row) -> String {
     let inflight = format!("{}x{}", row.lanes, row.iodepth);
     let mut text = format!(
         "  {:<8}{inflight:>9} {megabytes:>9} {mebibytes:>9} {gigabits:>7} {iops:>9} {:>10} {:>10}\n",
-        row.protocol,
+        target,
         latency(row.latency_ns.p50),
         latency(row.latency_ns.p99),
     );
@@ -111,14 +143,13 @@ fn marks(rows: &[Row]) -> String {
     }
     let mut text = String::from("\nMarks\n");
     for flag in flags {
-        let mut on: Vec<&str> = rows
-            .iter()
-            .filter(|row| row.flags.contains(&flag))
-            .map(|row| row.protocol.as_str())
-            .collect();
-        on.dedup();
-        on.sort_unstable();
-        on.dedup();
+        let mut on: Vec<String> = Vec::new();
+        for row in rows.iter().filter(|row| row.flags.contains(&flag)) {
+            let label = label(rows, row);
+            if !on.contains(&label) {
+                on.push(label);
+            }
+        }
         text.push_str(&wrap(
             &format!("{} ({}): {}", flag.key(), on.join(", "), flag.advice()),
             78,

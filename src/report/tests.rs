@@ -198,6 +198,26 @@ fn only_good_rows_have_a_mean_and_an_interval_needs_two() {
 }
 
 #[test]
+fn targets_of_one_protocol_are_told_apart() {
+    let other = Row {
+        target: "another".into(),
+        ..row()
+    };
+    let both = table::rows(&[row(), other.clone()]);
+    for word in [
+        format!("{}.1 ", row().protocol),
+        format!("{}.2 ", row().protocol),
+        "another\n".into(),
+    ] {
+        assert!(both.contains(&word), "{word} in {both}");
+    }
+    assert!(
+        !table::rows(&[other]).contains("Targets"),
+        "nothing to tell apart"
+    );
+}
+
+#[test]
 fn the_table_fits_80_columns_and_explains_its_marks() {
     let fast = Row {
         protocol: "iscsi".into(),

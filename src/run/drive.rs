@@ -14,6 +14,7 @@ use crate::op::Direction;
 use crate::probe;
 use crate::run::site::Place;
 use crate::run::{Progress, Watch};
+use crate::target::Login;
 use crate::units::Nanos;
 
 /// How often counters are looked at.
@@ -177,7 +178,7 @@ pub(super) fn drive(
         }
     };
     let start = fleet.go();
-    let mut watcher = Watcher::new(start, ramp, place.login.io_timeout());
+    let mut watcher = Watcher::new(start, ramp, &place.login);
     let mut looked = Ok(());
     while driven.reports.len() < count {
         if let Some((_, Event::Report(report))) = fleet.next(LOOK) {
@@ -223,6 +224,7 @@ fn total(fleet: &Fleet) -> Snapshot {
         add(&mut sum.write, one.write);
         sum.activity += one.activity;
         sum.activity_bytes += one.activity_bytes;
+        sum.flushing |= one.flushing;
     }
     sum
 }
@@ -232,6 +234,8 @@ struct Watcher {
     start: u64,
     measure_from: u64,
     io_timeout: Duration,
+    flush_timeout: Duration,
+    flushing: bool,
     last: Snapshot,
     last_look: Instant,
     /// When anything last moved.
@@ -242,12 +246,14 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn new(start: u64, ramp: u64, io_timeout: Duration) -> Self {
+    fn new(start: u64, ramp: u64, login: &Login) -> Self {
         let now = Instant::now();
         Self {
             start,
             measure_from: start.saturating_add(ramp),
-            io_timeout,
+            io_timeout: login.io_timeout(),
+            flush_timeout: login.flush_timeout(),
+            flushing: false,
             last: Snapshot::default(),
             last_look: now,
             moved: now,
@@ -270,6 +276,7 @@ impl Watcher {
         if sum.activity != self.last.activity {
             self.moved = Instant::now();
         }
+        self.flushing = sum.flushing;
         let span = self.last_look.elapsed().as_secs_f64();
         if span >= 0.2 {
             let since = |now: u64, before: u64| now.saturating_sub(before) as f64 / span;
@@ -302,7 +309,12 @@ impl Watcher {
             }
         }
         // A session's own timeout comes first and says more; this one is for sessions that hang.
-        if self.moved.elapsed() > self.io_timeout + GRACE {
+        let limit = if self.flushing {
+            self.flush_timeout
+        } else {
+            self.io_timeout
+        };
+        if self.moved.elapsed() > limit + GRACE {
             let message = format!(
                 "nothing moved for {} s; the server is considered lost",
                 self.moved.elapsed().as_secs()

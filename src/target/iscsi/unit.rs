@@ -37,6 +37,8 @@ pub struct Unit {
     pub transfer_max: u32,
     /// Longest wait for one command, in nanoseconds.
     pub io_timeout_ns: u64,
+    /// Longest wait for a flush.
+    flush_timeout_ns: u64,
     /// Its maker's words.
     pub inquiry: Inquiry,
     /// Its serial number, or another name that stays.
@@ -68,6 +70,7 @@ impl Unit {
             mode: Mode::default(),
             transfer_max: 0,
             io_timeout_ns: nanos(login.io_timeout()),
+            flush_timeout_ns: nanos(login.flush_timeout()),
             inquiry: Inquiry::default(),
             serial: None,
             login: login.clone(),
@@ -271,14 +274,19 @@ impl Unit {
     /// A data command's failure as an error.
     #[must_use]
     pub fn moving(&self, fault: &Fault, phase: Phase, doing: &str) -> Error {
-        let waited = self.io_timeout_ns as f64 / 1e9;
+        let limit = if phase == Phase::Flush {
+            self.flush_timeout_ns
+        } else {
+            self.io_timeout_ns
+        };
+        let waited = limit as f64 / 1e9;
         let doing = format!("{doing} of {}", self.place());
         fault.error(phase, &doing, &self.address.portal(), waited)
     }
 
     /// SYNCHRONIZE CACHE of the whole LUN.
     pub fn synchronize(&mut self) -> Result<()> {
-        let deadline = monotonic_ns().saturating_add(self.io_timeout_ns);
+        let deadline = monotonic_ns().saturating_add(self.flush_timeout_ns);
         let ten = self.ask(&scsi::synchronize_cache_10(), deadline);
         let result = match ten {
             Err(Fault::Sense(Sense { code: 0x2000, .. })) => {

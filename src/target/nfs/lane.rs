@@ -3,6 +3,8 @@
 //! Blocks larger than the server takes go as several calls; short counts are continued. Writes are UNSTABLE, so a
 //! restart of the server before the COMMIT may lose them: it shows in the write verifier.
 
+use std::time::Duration;
+
 use nfs3_types::nfs3::{
     COMMIT3args, READ3args, WRITE3args, ftype3, nfs_fh3, stable_how, writeverf3,
 };
@@ -29,6 +31,8 @@ pub(super) struct Lane {
     write_max: u32,
     wire_ops: u64,
     restarts: Restarts,
+    io_timeout: Duration,
+    flush_timeout: Duration,
 }
 
 /// Whether all writes since the last flush went to one life of the server.
@@ -89,6 +93,8 @@ impl Lane {
             write_max,
             wire_ops: 0,
             restarts: Restarts::default(),
+            io_timeout: login.io_timeout(),
+            flush_timeout: login.flush_timeout(),
         })
     }
 
@@ -242,7 +248,9 @@ impl Session for Lane {
         self.wire_ops += 1;
         let doing = || format!("make the writes to '{object}' durable (COMMIT)");
         let client = &mut self.mounted.client;
+        client.set_limit(self.flush_timeout);
         let committed = client.call(Phase::Flush, doing, async |nfs| nfs.commit(&args).await);
+        client.set_limit(self.io_timeout);
         self.file = args.file;
         let committed = committed?;
         if self.restarts.verifier.is_some() {
