@@ -13,11 +13,25 @@ const SAMPLES_ABOVE: f64 = 10.0;
 /// An empty latency histogram: 1 ns to 100 s, three significant digits.
 #[must_use]
 pub fn latency_histogram() -> Histogram<u64> {
-    match Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3) {
-        Ok(histogram) => histogram,
-        // The bounds are constants that the crate accepts; a test holds them so.
-        Err(_) => unreachable!("constant histogram bounds are valid"),
+    histogram(3)
+}
+
+/// The same latencies in buckets of two significant digits.
+#[must_use]
+pub fn coarse(fine: &Histogram<u64>) -> Histogram<u64> {
+    let mut coarse = histogram(2);
+    for bucket in fine.iter_recorded() {
+        coarse.saturating_record_n(bucket.value_iterated_to(), bucket.count_at_value());
     }
+    coarse
+}
+
+fn histogram(digits: u8) -> Histogram<u64> {
+    let Ok(histogram) = Histogram::new_with_bounds(1, LATENCY_MAX_NS, digits) else {
+        // The bounds are constants that the crate accepts; a test holds them so.
+        unreachable!("constant histogram bounds are valid")
+    };
+    histogram
 }
 
 /// The latency at `percentile` (0 to 100) in nanoseconds; None when fewer than ten samples lie above it.

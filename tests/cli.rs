@@ -530,7 +530,7 @@ fn a_flush_may_take_longer_than_any_operation() {
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
     let row = &summary(&work.path().join("out"))[0];
     assert!(number::<f64>(row, "flush_seconds") >= 7.0);
-    assert!(number::<f64>(row, "durable_bytes_per_s") < (1 << 20) as f64 / 7.0);
+    assert!(number::<f64>(row, "durable_bytes_per_s") < f64::from(1 << 20) / 7.0);
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub(super) fn main(args: &DemoArgs, global: &Global) -> Result<u8> {
     let (size, runtime) = if args.quick {
         (128 << 20, SECOND)
     } else {
-        (512 << 20, 3 * SECOND)
+        (512 << 20, 7 * SECOND / 2)
     };
     let directory = Directory::make()?;
     let servers = start(args.servers, size)?;

@@ -215,18 +215,22 @@ pub fn interval(row: &Row, interval: &Interval) -> Vec<String> {
     line
 }
 
-/// The lines of latency.csv for one row.
-pub fn latency(row: &Row) -> impl Iterator<Item = Vec<String>> + '_ {
-    row.latency.iter_recorded().map(|bucket| {
+/// The lines of latency.csv for one row. Buckets of two significant digits: a file a tenth as large, whose merged
+/// percentiles are within 1 %.
+#[must_use]
+pub fn latency(row: &Row) -> Vec<Vec<String>> {
+    let coarse = crate::stats::coarse(&row.latency);
+    let buckets = coarse.iter_recorded().map(|bucket| {
         let value = bucket.value_iterated_to();
         let mut line = place(row);
         line.extend([
-            row.latency.lowest_equivalent(value).to_string(),
-            row.latency.highest_equivalent(value).to_string(),
+            coarse.lowest_equivalent(value).to_string(),
+            coarse.highest_equivalent(value).to_string(),
             bucket.count_at_value().to_string(),
         ]);
         line
-    })
+    });
+    buckets.collect()
 }
 
 /// All lines of aggregate.csv: mean and 95 % interval of each cell over its repeats that are ok.
