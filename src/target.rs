@@ -308,20 +308,11 @@ pub fn find(spec: &TargetSpec) -> Result<&'static Protocol> {
         .copied()
         .find(|protocol| protocol.name == spec.protocol)
         .ok_or_else(|| {
-            let known: Vec<&str> = PROTOCOLS.iter().map(|protocol| protocol.name).collect();
-            let message = if matches!(spec.protocol.as_str(), "smb" | "iscsi") {
-                format!(
-                    "this build of nasgauge has no {} (cargo feature '{0}'); it has: {}",
-                    spec.protocol,
-                    known.join(", ")
-                )
-            } else {
-                format!(
-                    "unknown protocol '{}'; one of: {}",
-                    spec.protocol,
-                    known.join(", ")
-                )
-            };
+            // The URI parser knows every scheme, also those that a build leaves out.
+            let message = format!(
+                "this build of nasgauge has no {} (cargo feature '{0}')",
+                spec.protocol
+            );
             Error::usage(message).at(&spec.uri)
         })
 }
@@ -338,8 +329,8 @@ pub fn check(spec: &TargetSpec) -> Result<&'static Protocol> {
                 known.join(", ")
             };
             return Err(Error::usage(format!(
-                "unknown option '{key}' for {}; allowed: {allowed}",
-                protocol.name
+                "unknown option '{key}' for {}; allowed: {allowed}; as in {}",
+                protocol.name, protocol.example
             ))
             .at(&spec.uri));
         }
