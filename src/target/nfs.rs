@@ -2,7 +2,8 @@
 //! program's own connection.
 //!
 //! Read first: [`mount::open`] goes from a URI to a directory's handle; [`files`] is the control side on top of it,
-//! [`lane`] the data side. Beneath lie [`client`] (blocking calls, one under way, each bounded in time), [`dial`]
+//! [`lane`] the data side, one call at a time, and [`pipe`] the data side at depth ([`frame`] and [`inbox`] take its bytes
+//! apart). Beneath lie [`client`] (blocking calls, one under way, each bounded in time), [`dial`]
 //! (which port refused, which was silent), [`ports`] (the portmapper), [`wire`] (bytes on a socket) and [`status`]
 //! (what the server's answers mean).
 //!
@@ -17,10 +18,13 @@ mod client;
 mod dial;
 mod exports;
 mod files;
+mod frame;
+mod inbox;
 mod lane;
 mod listing;
 mod mount;
 mod path;
+mod pipe;
 mod ports;
 #[cfg(test)]
 mod script;
@@ -46,19 +50,15 @@ pub const PROTOCOL: Protocol = Protocol {
         ),
         (
             "engine",
-            "crate: one call under way on one connection (nfs3_client)",
+            "crate: one call under way on one connection (nfs3_client, the default); pipelined: many on each",
+        ),
+        (
+            "nconnect",
+            "with engine=pipelined: TCP connections of each session, 1 to 16",
         ),
     ],
     check,
-    caps: |_| Caps {
-        iodepth_max: 1,
-        threads: Threads::Shared,
-        flush: true,
-        sync: true,
-        stores: true,
-        engine: "nfs3_client",
-        connections: 1,
-    },
+    caps,
     control,
     connect,
 };
@@ -69,6 +69,36 @@ struct Options {
     uid: Option<u32>,
     gid: Option<u32>,
     mount_port: Option<u16>,
+    engine: Engine,
+    nconnect: Option<u16>,
+}
+
+/// Which client moves the blocks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Engine {
+    /// The `nfs3_client` crate: a call at a time.
+    #[default]
+    Crate,
+    /// This program's own: many calls under way on each connection.
+    Pipelined,
+}
+
+fn caps(spec: &TargetSpec) -> Caps {
+    // Options that can't be read are refused by `check`, before anything is planned.
+    let options = Options::of(spec).unwrap_or_default();
+    let (iodepth_max, engine) = match options.engine {
+        Engine::Crate => (1, "nfs3_client"),
+        Engine::Pipelined => (1024, "pipelined"),
+    };
+    Caps {
+        iodepth_max,
+        threads: Threads::Shared,
+        flush: true,
+        sync: true,
+        stores: true,
+        engine,
+        connections: options.connections(),
+    }
 }
 
 impl Options {
@@ -79,16 +109,36 @@ impl Options {
                 "option mountport=0 is not a port between 1 and 65535",
             ));
         }
-        if let Some(engine) = spec.options.get("engine").filter(|name| *name != "crate") {
-            return Err(Error::usage(format!(
-                "unknown engine '{engine}' for nfs; allowed: crate"
-            )));
+        let engine = match spec.options.get("engine").map(String::as_str) {
+            None | Some("crate") => Engine::Crate,
+            Some("pipelined") => Engine::Pipelined,
+            Some(other) => {
+                return Err(Error::usage(format!(
+                    "unknown engine '{other}' for nfs; allowed: crate, pipelined"
+                )));
+            }
+        };
+        let nconnect = spec.option::<u16>("nconnect", "a number between 1 and 16")?;
+        if nconnect.is_some_and(|count| count == 0 || usize::from(count) > pipe::CONNECTIONS_MAX) {
+            return Err(Error::usage("option nconnect is not between 1 and 16"));
+        }
+        if engine == Engine::Crate && nconnect.is_some_and(|count| count > 1) {
+            return Err(Error::usage(
+                "nconnect needs engine=pipelined; engine=crate has one connection a session",
+            ));
         }
         Ok(Self {
             uid: spec.option("uid", "a user id")?,
             gid: spec.option("gid", "a group id")?,
             mount_port,
+            engine,
+            nconnect,
         })
+    }
+
+    /// TCP connections that carry the data of one session.
+    fn connections(&self) -> u16 {
+        self.nconnect.unwrap_or(1)
     }
 }
 
@@ -116,8 +166,16 @@ fn control(login: &Login) -> Result<Control> {
 }
 
 fn connect(login: &Login, attach: &Attach) -> Result<Box<dyn Session>> {
-    let lane = lane::Lane::open(login, attach).map_err(|error| error.at(&login.spec.uri))?;
-    Ok(Box::new(lane))
+    let options = Options::of(&login.spec)?;
+    let session: Result<Box<dyn Session>> = match options.engine {
+        Engine::Crate => {
+            lane::Lane::open(login, attach, client::Life::Once).map(|lane| Box::new(lane) as _)
+        }
+        Engine::Pipelined => {
+            pipe::Pipe::open(login, attach, options.connections()).map(|pipe| Box::new(pipe) as _)
+        }
+    };
+    session.map_err(|error| error.at(&login.spec.uri))
 }
 
 #[cfg(test)]

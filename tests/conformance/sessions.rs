@@ -333,6 +333,13 @@ fn nfs_embedded() {
 }
 
 #[test]
+fn nfs_embedded_pipelined() {
+    let place = pipelined(lab::embedded_nfs(), 2);
+    keeps_its_promises(&place, None);
+    place.assert_clean();
+}
+
+#[test]
 fn smb_embedded() {
     let _turn = smb_turn();
     let place = lab::embedded_smb();
@@ -351,6 +358,22 @@ fn nfs_ganesha() {
     let place = lab::ganesha(|_| {});
     keeps_its_promises(&place, None);
     place.assert_clean();
+}
+
+/// The same server through the engine with many calls under way on each of several connections.
+fn pipelined(place: Place, connections: u16) -> Place {
+    let uri = format!("{}&engine=pipelined&nconnect={connections}", place.uri);
+    place.under(uri)
+}
+
+#[test]
+#[ignore = "needs root and servers"]
+fn nfs_ganesha_pipelined() {
+    for connections in [1, 3] {
+        let place = pipelined(lab::ganesha(|_| {}), connections);
+        keeps_its_promises(&place, None);
+        place.assert_clean();
+    }
 }
 
 #[test]
@@ -398,11 +421,18 @@ fn block_loop_with_blocks_of_4_kib() {
 #[test]
 #[ignore = "needs root and servers"]
 fn blocks_beyond_the_servers_limit_are_split_and_counted() {
-    let place = lab::ganesha(|options| {
-        options.max_read = Some(64 << 10);
-        options.max_write = Some(64 << 10);
-    });
-    let ground = Ground::make(&place, ROOM);
+    let narrow = || {
+        lab::ganesha(|options| {
+            options.max_read = Some(64 << 10);
+            options.max_write = Some(64 << 10);
+        })
+    };
+    split_and_counted(&narrow());
+    split_and_counted(&pipelined(narrow(), 1));
+}
+
+fn split_and_counted(place: &Place) {
+    let ground = Ground::make(place, ROOM);
     let blocks = [(0, 1 << 20), (1 << 20, 1 << 20), (2 << 20, (64 << 10) + 1)];
     let mut worker = Worker::connect(&place.login(), &ground.attach(true, 1)).expect("connects");
     let calls = |worker: &Worker| worker.session.wire_ops().expect("counted");

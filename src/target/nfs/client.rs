@@ -91,6 +91,20 @@ impl Client {
         self.who
     }
 
+    /// What proves to the server who calls.
+    pub(super) const fn credential(&self) -> &opaque_auth<'static> {
+        &self.credential
+    }
+
+    /// One more connection to the same service, as a bare socket.
+    pub(super) fn another_socket(&self) -> Result<std::net::TcpStream> {
+        let io = self.dialer.dial(&self.service, From::Privileged)?;
+        io.into_socket().map_err(|error| {
+            let doing = format!("use the connection to {}", self.peer());
+            Error::io(Phase::Connect, &error, &doing).at(&self.uri)
+        })
+    }
+
     /// From now on each call may take this long.
     pub(super) const fn set_limit(&mut self, limit: Duration) {
         self.limit = limit;

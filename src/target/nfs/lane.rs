@@ -21,30 +21,30 @@ use super::path;
 
 /// One worker's file.
 pub(super) struct Lane {
-    mounted: Mounted,
-    object: String,
+    pub(super) mounted: Mounted,
+    pub(super) object: String,
     /// Lent to each call and taken back: the library's types would copy it.
-    file: nfs_fh3,
-    writes: bool,
-    stable: stable_how,
-    read_max: u32,
-    write_max: u32,
+    pub(super) file: nfs_fh3,
+    pub(super) writes: bool,
+    pub(super) stable: stable_how,
+    pub(super) read_max: u32,
+    pub(super) write_max: u32,
     wire_ops: u64,
-    restarts: Restarts,
-    io_timeout: Duration,
+    pub(super) restarts: Restarts,
+    pub(super) io_timeout: Duration,
     flush_timeout: Duration,
 }
 
 /// Whether all writes since the last flush went to one life of the server.
 #[derive(Debug, Default)]
-struct Restarts {
+pub(super) struct Restarts {
     verifier: Option<writeverf3>,
     seen: bool,
 }
 
 impl Restarts {
     /// Takes note of a reply to a write that is not durable yet, or of the flush.
-    fn note(&mut self, verifier: writeverf3) {
+    pub(super) fn note(&mut self, verifier: writeverf3) {
         match self.verifier {
             None => self.verifier = Some(verifier),
             Some(known) => self.seen |= known != verifier,
@@ -58,10 +58,10 @@ impl Restarts {
 }
 
 impl Lane {
-    pub(super) fn open(login: &Login, attach: &Attach) -> Result<Self> {
+    pub(super) fn open(login: &Login, attach: &Attach, life: Life) -> Result<Self> {
         // Before anything is sent.
         let names = path::parts(&attach.object)?;
-        let mut mounted = mount::open(login, Life::Once, login.io_timeout())?;
+        let mut mounted = mount::open(login, life, login.io_timeout())?;
         let Mounted {
             client, directory, ..
         } = &mut mounted;
@@ -290,7 +290,7 @@ mod tests {
     const LEN: u32 = 20_000;
 
     fn lane(behaviour: Behaviour, durability: Durability) -> (Lane, Slots) {
-        let lane = Lane::open(&serve(behaviour), &attach(durability)).expect("open");
+        let lane = Lane::open(&serve(behaviour), &attach(durability), Life::Once).expect("open");
         let mut slots = Slots::new(2, LEN as usize).expect("two slots");
         for (at, byte) in slots.get_mut(0, LEN).iter_mut().enumerate() {
             *byte = (at * 31 % 251) as u8;
@@ -423,7 +423,7 @@ mod tests {
             most: 4096,
             ..Behaviour::default()
         };
-        let error = Lane::open(&serve(behaviour), &attach(Durability::Flush))
+        let error = Lane::open(&serve(behaviour), &attach(Durability::Flush), Life::Once)
             .err()
             .expect("too small");
         assert_eq!((error.phase, error.kind), (Phase::Open, Kind::Unsupported));

@@ -58,6 +58,13 @@ impl Io {
         })
     }
 
+    /// The socket alone, blocking; for who speaks the protocol by itself.
+    pub(super) fn into_socket(self) -> io::Result<std::net::TcpStream> {
+        let socket = self.stream.into_std()?;
+        socket.set_nonblocking(false)?;
+        Ok(socket)
+    }
+
     /// A second handle on the same socket, to look whether the peer is still there.
     pub(super) fn watch(&self) -> io::Result<OwnedFd> {
         self.stream.as_fd().try_clone_to_owned()
