@@ -2,10 +2,10 @@
 //! program's own connection.
 //!
 //! Read first: [`mount::open`] goes from a URI to a directory's handle; [`files`] is the control side on top of it,
-//! [`lane`] the data side, one call at a time, and [`pipe`] the data side at depth ([`frame`] and [`inbox`] take its bytes
-//! apart). Beneath lie [`client`] (blocking calls, one under way, each bounded in time), [`dial`]
-//! (which port refused, which was silent), [`ports`] (the portmapper), [`wire`] (bytes on a socket) and [`status`]
-//! (what the server's answers mean).
+//! [`lane`] the data side, one call at a time; [`pipe`] the data side at depth, whose bytes [`calls`], [`connection`],
+//! [`inbox`] and [`frame`] make and take apart. Beneath lie [`client`] (blocking calls, one under way, each bounded in
+//! time), [`dial`] (which port refused, which was silent), [`ports`] (the portmapper), [`wire`] (bytes on a socket) and
+//! [`status`] (what the server's answers mean).
 //!
 //! Must not know: workloads, stages, other protocols. Sizes are in bytes.
 
@@ -14,7 +14,9 @@ use crate::spec::uri::TargetSpec;
 use crate::target::{Attach, Caps, Control, Login, Protocol, Session, Threads};
 
 mod address;
+mod calls;
 mod client;
+mod connection;
 mod dial;
 mod exports;
 mod files;

@@ -5,80 +5,41 @@
 //! its own replies are read can't hold up both sides. A [`Lane`] opens the file and makes writes durable.
 
 use std::collections::VecDeque;
-use std::io::{IoSlice, IoSliceMut};
-use std::net::TcpStream;
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use nfs3_types::nfs3::{nfsstat3, stable_how};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, recvmsg, sendmsg,
-};
 
 use crate::clock::monotonic_ns;
 use crate::error::{Error, Kind, Phase, Result};
 use crate::op::{Completion, Direction, Op, Submit};
-use crate::payload::mix;
 use crate::slots::Slots;
 use crate::target::{Attach, Login, Session};
 use crate::units::SECOND;
 
+use super::calls::Calls;
 use super::client::Life;
+use super::connection::Connection;
 use super::frame::Template;
-use super::inbox::{Expected, Found, Inbox};
+use super::inbox::Found;
 use super::lane::Lane;
 use super::status;
 
 /// TCP connections of one session at most.
 pub(super) const CONNECTIONS_MAX: usize = 16;
-/// Calls that go out with one system call.
-const BATCH: usize = 20;
 /// A write of this size goes out when it is submitted.
 const AT_ONCE: u32 = 64 << 10;
 /// Pause before a call that the server put off is made again.
 const PUT_OFF: Duration = Duration::from_millis(100);
 
-/// An operation and the call that carries its next part.
-#[derive(Debug, Clone, Copy)]
-struct Part {
-    op: Op,
-    /// Bytes of the operation that are done.
-    done: u32,
-    /// Bytes of the call under way.
-    count: u32,
-    /// The call's xid; None when none is under way.
-    xid: Option<u32>,
-    put_off: u32,
-}
-
-struct Connection {
-    socket: TcpStream,
-    inbox: Inbox,
-    /// Slots whose calls are to be sent, in order.
-    queue: VecDeque<u16>,
-    /// Bytes of the first one that are gone.
-    sent: usize,
-}
-
 /// One worker's file at depth.
 pub(super) struct Pipe {
     lane: Lane,
     connections: Vec<Connection>,
-    parts: Vec<Part>,
-    /// Calls made so far, from a start of the session's own.
-    calls: u32,
-    /// Bits of an xid that name the slot; the others are of `calls`.
-    slot_bits: u32,
-    heads: Vec<u8>,
-    stride: usize,
-    read: Template,
-    write: Option<Template>,
+    calls: Calls,
     completed: VecDeque<Completion>,
     flying: usize,
-    wire_ops: u64,
     io_timeout: Duration,
     failed: Option<Error>,
 }
@@ -87,19 +48,17 @@ impl Pipe {
     pub(super) fn open(login: &Login, attach: &Attach, connections: u16) -> Result<Self> {
         let lane = Lane::open(login, attach, Life::Kept)?;
         let client = &lane.mounted.client;
-        let unpacked = || {
-            Error::new(
-                Phase::Open,
-                Kind::Other,
-                "the server's file handle can't be packed into a call",
-            )
+        let packed = |template: Option<Template>| {
+            let what = "the server's file handle can't be packed into a call";
+            template.ok_or_else(|| Error::new(Phase::Open, Kind::Other, what))
         };
-        let read = Template::read(&lane.file, client.credential()).ok_or_else(unpacked)?;
+        let read = packed(Template::read(&lane.file, client.credential()))?;
         let write = if attach.write {
-            Some(
-                Template::write(&lane.file, client.credential(), lane.stable)
-                    .ok_or_else(unpacked)?,
-            )
+            Some(packed(Template::write(
+                &lane.file,
+                client.credential(),
+                lane.stable,
+            ))?)
         } else {
             None
         };
@@ -113,201 +72,44 @@ impl Pipe {
                 .map_err(|error| {
                     Error::io(Phase::Connect, &error, "set a time limit on a connection")
                 })?;
-            let queue = VecDeque::with_capacity(slots);
-            opened.push(Connection {
-                socket,
-                inbox: Inbox::new(block),
-                queue,
-                sent: 0,
-            });
+            opened.push(Connection::new(socket, slots, block));
         }
-        let idle = Op {
-            direction: Direction::Read,
-            offset: 0,
-            len: 0,
-            slot: 0,
-        };
-        let stride = read.len().max(write.as_ref().map_or(0, Template::len));
         Ok(Self {
+            calls: Calls::new(slots, read, write, lane.read_max, lane.write_max),
             lane,
             connections: opened,
-            parts: vec![
-                Part {
-                    op: idle,
-                    done: 0,
-                    count: 0,
-                    xid: None,
-                    put_off: 0
-                };
-                slots
-            ],
-            calls: first_call(),
-            slot_bits: slots.next_power_of_two().trailing_zeros(),
-            heads: vec![0; stride * slots],
-            stride,
-            read,
-            write,
             completed: VecDeque::with_capacity(slots),
             flying: 0,
-            wire_ops: 0,
             io_timeout: login.io_timeout(),
             failed: None,
         })
     }
 
-    /// Puts the call for what is left of a slot's operation in its connection's queue.
+    /// Makes the call for what is left of a slot's operation, to be sent.
     fn call(&mut self, slot: u16) {
-        let index = usize::from(slot);
-        let part = &mut self.parts[index];
-        let write = part.op.direction == Direction::Write;
-        let most = if write {
-            self.lane.write_max
-        } else {
-            self.lane.read_max
-        };
-        part.count = (part.op.len - part.done).min(most);
-        self.calls = self.calls.wrapping_add(1);
-        let xid = (self.calls << self.slot_bits) | u32::from(slot);
-        part.xid = Some(xid);
-        let template = match &self.write {
-            Some(template) if write => template,
-            _ => &self.read,
-        };
-        let head = &mut self.heads[index * self.stride..index * self.stride + template.len()];
-        template.fill(head, xid, part.op.offset + u64::from(part.done), part.count);
-        self.wire_ops += 1;
-        let connection = index % self.connections.len();
-        self.connections[connection].queue.push_back(slot);
+        self.calls.make(slot);
+        let connection = self.connection_of(slot);
+        self.connections[connection].enqueue(slot);
     }
 
-    /// Sends what a connection takes without blocking.
+    fn connection_of(&self, slot: u16) -> usize {
+        usize::from(slot) % self.connections.len()
+    }
+
     fn send(&mut self, connection: usize, slots: &Slots) -> Result<()> {
-        loop {
-            let Connection {
-                socket,
-                queue,
-                sent,
-                ..
-            } = &mut self.connections[connection];
-            if queue.is_empty() {
-                return Ok(());
-            }
-            let mut pieces = [IoSlice::new(&[]); BATCH * 3];
-            let mut used = 0;
-            let mut skip = *sent;
-            for slot in queue.iter().take(BATCH) {
-                for piece in call_bytes(
-                    &self.parts,
-                    &self.heads,
-                    self.stride,
-                    &self.read,
-                    self.write.as_ref(),
-                    slots,
-                    *slot,
-                ) {
-                    let from = skip.min(piece.len());
-                    skip -= from;
-                    pieces[used] = IoSlice::new(&piece[from..]);
-                    used += 1;
-                }
-            }
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            let mut gone = match sendmsg(
-                &*socket,
-                &pieces[..used],
-                &mut SendAncillaryBuffer::default(),
-                flags,
-            ) {
-                Ok(gone) => gone + *sent,
-                Err(Errno::AGAIN) => return Ok(()),
-                Err(Errno::INTR) => continue,
-                Err(error) => return Err(self.broken(&error.into(), "send a call")),
-            };
-            while let Some(slot) = queue.front() {
-                let pieces = call_bytes(
-                    &self.parts,
-                    &self.heads,
-                    self.stride,
-                    &self.read,
-                    self.write.as_ref(),
-                    slots,
-                    *slot,
-                );
-                let whole: usize = pieces.iter().map(|piece| piece.len()).sum();
-                if gone < whole {
-                    break;
-                }
-                gone -= whole;
-                queue.pop_front();
-            }
-            *sent = gone;
+        let sent = self.connections[connection].send(&self.calls, slots);
+        sent.map_err(|error| self.broken(&error, "send a call"))
+    }
+
+    /// Takes in what has come on a connection; with `wait`, waits for it.
+    fn receive(&mut self, connection: usize, slots: &mut Slots, wait: bool) -> Result<()> {
+        match self.connections[connection].receive(&self.calls, slots, wait) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Err(self.late()),
+            Err(error) => return Err(self.broken(&error, "receive an answer")),
         }
-    }
-
-    /// Takes in what has come on a connection; with `wait`, waits for it. False when nothing had.
-    fn receive(&mut self, connection: usize, slots: &mut Slots, wait: bool) -> Result<bool> {
-        let Connection { socket, inbox, .. } = &mut self.connections[connection];
-        let flags = if wait {
-            RecvFlags::empty()
-        } else {
-            RecvFlags::DONTWAIT
-        };
-        let place = inbox.place();
-        let straight: &mut [u8] = match place {
-            Some(place) => {
-                let part = &self.parts[usize::from(place.slot)];
-                let from = (part.done + place.got) as usize;
-                &mut slots.get_mut(place.slot, part.op.len)[from..from + place.room as usize]
-            }
-            None => &mut [],
-        };
-        let mut pieces = [IoSliceMut::new(straight), IoSliceMut::new(inbox.room())];
-        let got = recvmsg(
-            &*socket,
-            &mut pieces,
-            &mut RecvAncillaryBuffer::default(),
-            flags,
-        );
-        let got = match got {
-            Ok(message) if message.bytes == 0 => {
-                let end = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
-                return Err(
-                    self.broken(&end, "receive an answer: the server closed the connection")
-                );
-            }
-            Ok(message) => message.bytes,
-            Err(Errno::AGAIN) if wait => return Err(self.late()),
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
-            Err(error) => return Err(self.broken(&error.into(), "receive an answer")),
-        };
-        let room = place.map_or(0, |place| place.room as usize);
-        inbox.received(got.min(room) as u32, got.saturating_sub(room));
-        self.take_apart(connection, slots)?;
-        Ok(true)
-    }
-
-    fn take_apart(&mut self, connection: usize, slots: &mut Slots) -> Result<()> {
         loop {
-            let parts = &self.parts;
-            let slot_mask = (1u32 << self.slot_bits) - 1;
-            let expect = |xid: u32| {
-                let slot = xid & slot_mask;
-                let part = parts
-                    .get(slot as usize)
-                    .filter(|part| part.xid == Some(xid))?;
-                Some(Expected {
-                    slot: slot as u16,
-                    write: part.op.direction == Direction::Write,
-                    count: part.count,
-                })
-            };
-            let store = |call: Expected, got: u32, bytes: &[u8]| {
-                let part = &parts[usize::from(call.slot)];
-                let from = (part.done + got) as usize;
-                slots.get_mut(call.slot, part.op.len)[from..from + bytes.len()]
-                    .copy_from_slice(bytes);
-            };
-            match self.connections[connection].inbox.next(expect, store) {
+            match self.connections[connection].next(&self.calls, slots) {
                 Ok(None) => return Ok(()),
                 Ok(Some(found)) => self.found(found)?,
                 Err(what) => {
@@ -350,9 +152,7 @@ impl Pipe {
                 slot,
                 status: nfsstat3::NFS3ERR_JUKEBOX,
             } => {
-                let part = &mut self.parts[usize::from(slot)];
-                part.put_off += 1;
-                if PUT_OFF * part.put_off > self.io_timeout {
+                if PUT_OFF * self.calls.put_off(slot) > self.io_timeout {
                     return Err(self.refused(slot, nfsstat3::NFS3ERR_JUKEBOX));
                 }
                 std::thread::sleep(PUT_OFF);
@@ -365,18 +165,13 @@ impl Pipe {
 
     /// A call moved `count` bytes: the operation is done, or goes on with the rest.
     fn moved(&mut self, slot: u16, count: u32, eof: bool) {
-        let part = &mut self.parts[usize::from(slot)];
-        part.done += count;
-        part.xid = None;
-        if part.done < part.op.len && !eof {
+        if self.calls.moved(slot, count, eof) {
+            self.flying -= 1;
+            let bytes = self.calls.part(slot).done;
+            self.completed.push_back(Completion { slot, bytes });
+        } else {
             self.call(slot);
-            return;
         }
-        self.flying -= 1;
-        self.completed.push_back(Completion {
-            slot,
-            bytes: part.done,
-        });
     }
 
     /// Waits until some connection can be read, or written where something is to be sent. False when `until` passed.
@@ -390,9 +185,7 @@ impl Pipe {
         // No allocation: the places beyond the last connection repeat it and are not polled.
         let mut fds: [PollFd<'_>; CONNECTIONS_MAX] = std::array::from_fn(|index| {
             let connection = &self.connections[index.min(count - 1)];
-            let mut flags = PollFlags::IN;
-            flags.set(PollFlags::OUT, !connection.queue.is_empty());
-            PollFd::from_borrowed_fd(connection.socket.as_fd(), flags)
+            PollFd::from_borrowed_fd(connection.fd(), connection.interest())
         });
         let timeout = Timespec {
             tv_sec: (limit / SECOND).cast_signed(),
@@ -411,9 +204,8 @@ impl Pipe {
             for connection in 0..self.connections.len() {
                 self.send(connection, slots)?;
             }
-            let alone = self.connections.len() == 1
-                && self.connections[0].queue.is_empty()
-                && until.is_none();
+            let alone =
+                self.connections.len() == 1 && self.connections[0].all_sent() && until.is_none();
             if alone {
                 self.receive(0, slots, true)?;
                 continue;
@@ -429,16 +221,12 @@ impl Pipe {
     }
 
     fn doing(&self, slot: u16) -> String {
-        let Part {
-            op, done, count, ..
-        } = self.parts[usize::from(slot)];
-        let offset = op.offset + u64::from(done);
-        let (verb, place) = match op.direction {
-            Direction::Read => ("read", "of"),
-            Direction::Write => ("write", "of"),
-        };
+        let part = self.calls.part(slot);
+        let (op, count) = (part.op, part.count);
+        let offset = op.offset + u64::from(part.done);
+        let verb = op.direction.key();
         format!(
-            "{verb} {count} bytes at offset {offset} {place} '{}'",
+            "{verb} {count} bytes at offset {offset} of '{}'",
             self.lane.object
         )
     }
@@ -479,66 +267,20 @@ impl Pipe {
     }
 }
 
-/// Where a session's xids begin. Servers take a call with an xid that they have just seen from this computer for a
-/// repetition and do not answer it, so sessions must not count alike.
-fn first_call() -> u32 {
-    static SESSIONS: AtomicU64 = AtomicU64::new(0);
-    let session = SESSIONS.fetch_add(1, Relaxed) << 32;
-    mix(monotonic_ns() ^ session ^ u64::from(std::process::id())) as u32
-}
-
-/// The bytes of a slot's call: head, data, padding.
-fn call_bytes<'a>(
-    parts: &[Part],
-    heads: &'a [u8],
-    stride: usize,
-    read: &Template,
-    write: Option<&Template>,
-    slots: &'a Slots,
-    slot: u16,
-) -> [&'a [u8]; 3] {
-    const ZEROS: &[u8] = &[0; 3];
-    let index = usize::from(slot);
-    let part = &parts[index];
-    match write {
-        Some(template) if part.op.direction == Direction::Write => {
-            let head = &heads[index * stride..index * stride + template.len()];
-            let from = part.done as usize;
-            let data = &slots.get(slot, part.op.len)[from..from + part.count as usize];
-            [
-                head,
-                data,
-                &ZEROS[..super::frame::padding(part.count) as usize],
-            ]
-        }
-        _ => [
-            &heads[index * stride..index * stride + read.len()],
-            &[],
-            &[],
-        ],
-    }
-}
-
 impl Session for Pipe {
     fn submit(&mut self, op: Op, slots: &mut Slots) -> Result<Submit> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        if op.direction == Direction::Write && self.write.is_none() {
+        if op.direction == Direction::Write && !self.calls.may_write() {
             let message = format!("'{}' is open for reading only", self.lane.object);
             return Err(self.tied(Error::new(Phase::Io, Kind::Safety, message)));
         }
-        let part = &mut self.parts[usize::from(op.slot)];
-        *part = Part {
-            op,
-            done: 0,
-            put_off: 0,
-            ..*part
-        };
+        self.calls.begin(op);
         self.flying += 1;
         self.call(op.slot);
         if op.direction == Direction::Write && op.len >= AT_ONCE {
-            let connection = usize::from(op.slot) % self.connections.len();
+            let connection = self.connection_of(op.slot);
             self.send(connection, slots)?;
         }
         Ok(Submit::Queued)
@@ -571,7 +313,7 @@ impl Session for Pipe {
     }
 
     fn wire_ops(&self) -> Option<u64> {
-        Some(self.wire_ops)
+        Some(self.calls.count())
     }
 
     fn negotiated(&self) -> String {
@@ -580,5 +322,151 @@ impl Session for Pipe {
             self.connections.len(),
             self.lane.negotiated()
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::script::{Behaviour, attach, serve};
+    use super::*;
+    use crate::op::Durability;
+
+    const LEN: u32 = 20_000;
+    const DEPTH: u16 = 4;
+
+    fn pipe(behaviour: Behaviour, connections: u16) -> (Pipe, Slots) {
+        let attach = Attach {
+            iodepth: DEPTH,
+            block_max: LEN,
+            ..attach(Durability::Flush)
+        };
+        let pipe = Pipe::open(&serve(behaviour), &attach, connections).expect("open");
+        (pipe, Slots::new(DEPTH, LEN as usize).expect("slots"))
+    }
+
+    /// All slots at once: block `n` at its own place. Gives the bytes moved by slot.
+    fn all(pipe: &mut Pipe, slots: &mut Slots, direction: Direction, len: u32) -> Result<Vec<u32>> {
+        for slot in 0..DEPTH {
+            let offset = 3 + u64::from(slot) * u64::from(LEN);
+            pipe.submit(
+                Op {
+                    direction,
+                    offset,
+                    len,
+                    slot,
+                },
+                slots,
+            )?;
+        }
+        let mut moved = vec![0; usize::from(DEPTH)];
+        let mut done = Vec::new();
+        let mut ended = 0;
+        while ended < DEPTH {
+            pipe.reap(None, slots, &mut done)?;
+            for completion in done.drain(..) {
+                moved[usize::from(completion.slot)] = completion.bytes;
+                ended += 1;
+            }
+        }
+        Ok(moved)
+    }
+
+    fn fill(slots: &mut Slots) {
+        for slot in 0..DEPTH {
+            for (at, byte) in slots.get_mut(slot, LEN).iter_mut().enumerate() {
+                *byte = (at * 31 + usize::from(slot) * 7) as u8;
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_come_back_split_short_and_put_off() {
+        for (connections, short, calls) in [(1, u32::MAX, 3), (2, u32::MAX, 3), (1, 3000, 7)] {
+            // Calls that the server puts off are made again, and count again.
+            let behaviour = Behaviour {
+                short,
+                later: 1,
+                ..Behaviour::default()
+            };
+            let (mut pipe, mut slots) = pipe(behaviour, connections);
+            let whole = vec![LEN; usize::from(DEPTH)];
+            fill(&mut slots);
+            assert_eq!(
+                all(&mut pipe, &mut slots, Direction::Write, LEN).expect("written"),
+                whole
+            );
+            assert_eq!(pipe.wire_ops(), Some(u64::from(DEPTH) * calls + 1));
+            pipe.flush().expect("flushed");
+            for slot in 0..DEPTH {
+                slots.get_mut(slot, LEN).fill(0);
+            }
+            assert_eq!(
+                all(&mut pipe, &mut slots, Direction::Read, LEN).expect("read"),
+                whole
+            );
+            let mut expected = Slots::new(DEPTH, LEN as usize).expect("slots");
+            fill(&mut expected);
+            for slot in 0..DEPTH {
+                assert!(
+                    slots.get(slot, LEN) == expected.get(slot, LEN),
+                    "slot {slot}, short {short}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn reads_end_with_the_file() {
+        let (mut pipe, mut slots) = pipe(Behaviour::default(), 1);
+        assert_eq!(
+            all(&mut pipe, &mut slots, Direction::Read, LEN).expect("empty"),
+            [0; 4]
+        );
+        all(&mut pipe, &mut slots, Direction::Write, 100).expect("written");
+        assert_eq!(
+            all(&mut pipe, &mut slots, Direction::Read, LEN).expect("read")[3],
+            100
+        );
+    }
+
+    #[test]
+    fn what_a_server_does_wrong_is_an_error() {
+        let nothing = Behaviour {
+            nothing: true,
+            ..Behaviour::default()
+        };
+        let closes = Behaviour {
+            closes: true,
+            ..Behaviour::default()
+        };
+        for (behaviour, kind) in [(nothing, Kind::Protocol), (closes, Kind::Gone)] {
+            for direction in [Direction::Read, Direction::Write] {
+                let (mut pipe, mut slots) = pipe(behaviour.clone(), 1);
+                let error = all(&mut pipe, &mut slots, direction, 100).expect_err("a bad server");
+                assert_eq!((error.phase, error.kind), (Phase::Io, kind), "{error}");
+                assert!(error.target.starts_with("nfs://127.0.0.1"), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_restart_before_the_flush_is_lost_data() {
+        let behaviour = Behaviour {
+            restart_after: Some(2),
+            ..Behaviour::default()
+        };
+        let (mut pipe, mut slots) = pipe(behaviour, 1);
+        all(&mut pipe, &mut slots, Direction::Write, 10).expect("accepted");
+        let error = pipe.flush().expect_err("two of four are lost");
+        assert_eq!((error.phase, error.kind), (Phase::Flush, Kind::Gone));
+    }
+
+    #[test]
+    fn waiting_ends_when_it_is_told_to() {
+        let (mut pipe, mut slots) = pipe(Behaviour::default(), 1);
+        let mut done = Vec::new();
+        pipe.reap(Some(monotonic_ns()), &mut slots, &mut done)
+            .expect("nothing under way");
+        assert!(done.is_empty());
     }
 }
