@@ -68,8 +68,9 @@ fn memory_does_not_grow_with_file_size_or_time() {
         ("an 8 times longer run", long),
     ] {
         assert!(
-            // Pages of histograms are touched as rarer latencies come: a constant, not a growth.
-            other < small + 4_096,
+            // What may differ by chance: pages of histograms that rarer latencies touch, and buffers of the step before
+            // whose thread has not ended yet. Both are constants; what is looked for would be hundreds of MiB.
+            other < small + 16_384,
             "{what}: {other} KiB instead of {small} KiB"
         );
     }
