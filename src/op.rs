@@ -54,7 +54,9 @@ pub enum Durability {
     /// Accepted, then one flush (fsync, COMMIT, SYNCHRONIZE CACHE) timed apart at the end.
     #[default]
     Flush,
-    /// Each write is stable before the next (`O_DSYNC`, `FILE_SYNC`, FUA).
+    /// The data of each write is stable before the next (`O_DSYNC`, `DATA_SYNC`, FUA).
+    Datasync,
+    /// Each write is stable before the next, times and other attributes too (`O_SYNC`, `FILE_SYNC`, FUA).
     Sync,
 }
 
@@ -76,7 +78,14 @@ impl Durability {
         match self {
             Self::None => "none",
             Self::Flush => "flush",
+            Self::Datasync => "datasync",
             Self::Sync => "sync",
         }
+    }
+
+    /// Whether each write is durable by itself, so that none waits for a flush.
+    #[must_use]
+    pub const fn each_write(self) -> bool {
+        matches!(self, Self::Datasync | Self::Sync)
     }
 }

@@ -272,7 +272,7 @@ impl Row {
         if self.direction != "write" || self.flags.contains(&Flag::NotDurable) {
             return None;
         }
-        let synced = self.durability.as_deref() == Some("sync");
+        let synced = matches!(self.durability.as_deref(), Some("datasync" | "sync"));
         let flush = self.flush_seconds.or(synced.then_some(0.0))?;
         self.headline()
             .map(|seconds| Rate(self.bytes as f64 / (seconds + flush)))

@@ -194,7 +194,7 @@ impl Rows {
         row.durability = Some(self.phase.durability.key().to_owned());
         row.flush_seconds = driven.flush().map(|nanos| nanos as f64 / 1e9);
         row.generator_bytes_per_s = self.generator;
-        let synced = self.phase.durability == Durability::Sync;
+        let synced = self.phase.durability.each_write();
         if !synced && (self.phase.durability == Durability::None || !self.caps.flush) {
             row.durability = Some(Durability::None.key().to_owned());
             row.flags.push(Flag::NotDurable);

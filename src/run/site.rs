@@ -8,7 +8,6 @@ use crate::engine::Job;
 use crate::error::{Error, Kind, Phase, Result};
 use crate::fleet;
 use crate::guard::{Claim, Object, Site};
-use crate::op::Durability;
 use crate::run::{Identity, Settings, StepView, Watch, drive, split_phase};
 use crate::spec::plan::{Cell, Plan};
 use crate::spec::uri::TargetSpec;
@@ -121,9 +120,10 @@ fn preflight(plan: &Plan, caps: &Caps) -> Result<()> {
                 "workload {name} can't verify a file that nasgauge did not write"
             )));
         }
-        if phase.durability == Durability::Sync && phase.rw.writes() && !caps.sync {
+        if phase.durability.each_write() && phase.rw.writes() && !caps.sync {
             return Err(Error::usage(format!(
-                "workload {name} wants each write durable (durability = sync), which {} can't ask for",
+                "workload {name} wants each write durable (durability = {}), which {} can't ask for",
+                phase.durability.key(),
                 caps.engine
             )));
         }

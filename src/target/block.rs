@@ -14,7 +14,6 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{Advice, SeekFrom, fadvise, ioctl_blksszget};
 
 use crate::error::{Error, Kind, Phase, Result};
-use crate::op::Durability;
 use crate::probe::disk::Disk;
 use crate::spec::uri::TargetSpec;
 use crate::target::local::{Engine, Opened, direct, fault};
@@ -87,7 +86,7 @@ fn connect(login: &Login, attach: &Attach) -> Result<Box<dyn Session>> {
     let file = node.open(
         attach.write,
         bypass,
-        attach.write && attach.durability == Durability::Sync,
+        attach.write && attach.durability.each_write(),
     )?;
     let direct = if bypass {
         Some(match ioctl_blksszget(&file) {

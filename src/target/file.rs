@@ -83,10 +83,11 @@ fn connect(login: &Login, attach: &Attach) -> Result<Box<dyn Session>> {
     let bypass = spec.switch("direct")?.unwrap_or(attach.direct);
     let mut flags = OFlags::empty();
     flags.set(OFlags::DIRECT, bypass);
-    flags.set(
-        OFlags::DSYNC,
-        attach.write && attach.durability == Durability::Sync,
-    );
+    match attach.durability {
+        Durability::Datasync if attach.write => flags |= OFlags::DSYNC,
+        Durability::Sync if attach.write => flags |= OFlags::SYNC,
+        _ => {}
+    }
     let tree = Tree::open(login)?;
     let name = tree.name(&attach.object);
     let file = tree.open_file(&attach.object, attach.write, flags)?;

@@ -109,7 +109,7 @@ pub struct Opened {
     pub write: bool,
     /// With `O_DIRECT`: the alignment of offsets and lengths in bytes, 1 when none is needed. None when buffered.
     pub direct: Option<u64>,
-    /// When a write counts as written; `Sync` means that the file was opened with `O_DSYNC`.
+    /// When a write counts as written; `Datasync` and `Sync` mean that the file was opened so.
     pub durability: Durability,
     /// Longest wait for one operation.
     pub io_timeout: Duration,

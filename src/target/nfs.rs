@@ -21,6 +21,8 @@ mod dial;
 mod exports;
 mod files;
 mod frame;
+#[cfg(test)]
+mod hostile;
 mod inbox;
 mod lane;
 mod listing;

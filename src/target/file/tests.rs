@@ -247,7 +247,12 @@ fn every_engine_and_durability_works_through_the_registry() {
         if engine == "io_uring" && Engine::depth_max(None) == 1 {
             continue;
         }
-        for durability in [Durability::None, Durability::Flush, Durability::Sync] {
+        for durability in [
+            Durability::None,
+            Durability::Flush,
+            Durability::Datasync,
+            Durability::Sync,
+        ] {
             let dir = place();
             files(dir.path()).create("data").expect("created");
             fs::write(dir.path().join("data"), vec![1; 65536]).expect("laid");

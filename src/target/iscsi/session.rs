@@ -21,7 +21,7 @@ use super::scsi;
 use super::unit::{ATTENTIONS_MAX, Unit};
 use crate::clock::monotonic_ns;
 use crate::error::{Error, Phase, Result};
-use crate::op::{Completion, Direction, Durability, Op, Submit};
+use crate::op::{Completion, Direction, Op, Submit};
 use crate::slots::Slots;
 use crate::target::{Attach, Session};
 
@@ -115,7 +115,7 @@ impl Lane {
             flying: 0,
             home: (std::ptr::null(), 0, 0),
             write: attach.write,
-            durable: attach.durability == Durability::Sync,
+            durable: attach.durability.each_write(),
             wire_ops: 0,
             check_at: 0,
             failure: None,

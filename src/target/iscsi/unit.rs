@@ -10,7 +10,6 @@ use super::login::{Connected, Heard, log_in};
 use super::scsi::{self, Capacity, Cdb, Inquiry, Mode};
 use crate::clock::monotonic_ns;
 use crate::error::{Error, Kind, Phase, Result};
-use crate::op::Durability;
 use crate::target::{Attach, Login};
 use crate::units::Bytes;
 
@@ -207,7 +206,7 @@ impl Unit {
                 ),
             ));
         }
-        if attach.write && attach.durability == Durability::Sync && !self.mode.fua {
+        if attach.write && attach.durability.each_write() && !self.mode.fua {
             return Err(Error::new(
                 Phase::Open,
                 Kind::Unsupported,

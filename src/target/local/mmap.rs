@@ -16,7 +16,7 @@ use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::SeekFrom;
 
 use crate::error::{Error, Phase, Result};
-use crate::op::{Completion, Direction, Durability, Op, Submit};
+use crate::op::{Completion, Direction, Op, Submit};
 use crate::slots::Slots;
 use crate::target::Session;
 use crate::target::local::{Engine, Opened, fault};
@@ -173,7 +173,7 @@ impl Mmap {
         match &self.mapping {
             Some(mapping) if offset + data.len() as u64 <= self.allocated.min(mapping.len()) => {
                 let bytes = mapping.write(data, offset);
-                if self.opened.durability == Durability::Sync {
+                if self.opened.durability.each_write() {
                     mapping.sync(offset, bytes).map_err(|error| {
                         self.opened.failed(Direction::Write, bytes, offset, &error)
                     })?;

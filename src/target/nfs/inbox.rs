@@ -92,7 +92,7 @@ impl Inbox {
             state: State::Head { need: 20 },
             head: Box::new([0; HEAD_MAX]),
             have: 0,
-            longest: block.saturating_add(HEAD_MAX as u32 + 4),
+            longest: block.saturating_add(HEAD_MAX as u32 + 3),
             message: 0,
         }
     }
@@ -247,11 +247,12 @@ impl Inbox {
             self.have = 0;
             self.state = State::Head { need: 20 };
         }
-        self.message = self.message.saturating_add(length).saturating_add(4);
-        if self.message > self.longest.saturating_mul(2) || length > self.longest {
+        // An empty fragment counts too: there may not be any number of them.
+        self.message = self.message.saturating_add(length.max(1));
+        if self.message > self.longest {
             return Err(format!(
-                "a reply of {length} bytes, where {} are the most",
-                self.longest
+                "a reply of {} bytes, where {} are the most",
+                self.message, self.longest
             ));
         }
         self.start += 4;

@@ -87,6 +87,7 @@ impl Lane {
             writes: attach.write,
             stable: match attach.durability {
                 Durability::Sync => stable_how::FILE_SYNC,
+                Durability::Datasync => stable_how::DATA_SYNC,
                 Durability::Flush | Durability::None => stable_how::UNSTABLE,
             },
             read_max,
@@ -189,12 +190,10 @@ impl Lane {
                 let claim = format!("the server claims {} bytes written", wrote.count);
                 break Err(broken(&doing(), &claim));
             }
-            if wrote.committed != stable_how::FILE_SYNC {
-                if *stable == stable_how::FILE_SYNC {
-                    let claim = format!("the server answers {} to FILE_SYNC", wrote.committed);
-                    break Err(broken(&doing(), &claim));
-                }
-                restarts.note(wrote.verf);
+            match promise(*stable, wrote.committed) {
+                Ok(true) => {}
+                Ok(false) => restarts.note(wrote.verf),
+                Err(claim) => break Err(broken(&doing(), &claim)),
             }
             done += wrote.count;
         };
@@ -205,6 +204,24 @@ impl Lane {
     fn tied(&self, error: Error) -> Error {
         error.at(self.mounted.client.uri())
     }
+}
+
+/// Whether a write that asked for `asked` is durable by the server's answer `committed`; Err when the server gave less
+/// than was asked for (RFC 1813, 3.3.7).
+pub(super) fn promise(
+    asked: stable_how,
+    committed: stable_how,
+) -> std::result::Result<bool, String> {
+    let rank = |stable| match stable {
+        stable_how::UNSTABLE => 0,
+        stable_how::DATA_SYNC => 1,
+        stable_how::FILE_SYNC => 2,
+    };
+    if rank(committed) < rank(asked) {
+        return Err(format!("the server answers {committed} to {asked}"));
+    }
+    // Data that is stable needs no COMMIT, whatever its attributes do.
+    Ok(rank(committed) > 0)
 }
 
 fn broken(doing: &str, claim: &str) -> Error {
@@ -385,18 +402,21 @@ mod tests {
 
     #[test]
     fn a_durable_write_must_be_durable() {
-        for (committed, good) in [
-            (stable_how::UNSTABLE, false),
-            (stable_how::DATA_SYNC, false),
-            (stable_how::FILE_SYNC, true),
+        for (asked, committed, good) in [
+            (Durability::Sync, stable_how::UNSTABLE, false),
+            (Durability::Sync, stable_how::DATA_SYNC, false),
+            (Durability::Sync, stable_how::FILE_SYNC, true),
+            (Durability::Datasync, stable_how::UNSTABLE, false),
+            (Durability::Datasync, stable_how::DATA_SYNC, true),
+            (Durability::Datasync, stable_how::FILE_SYNC, true),
         ] {
             let behaviour = Behaviour {
                 committed,
                 ..Behaviour::default()
             };
-            let (mut lane, mut slots) = lane(behaviour, Durability::Sync);
+            let (mut lane, mut slots) = lane(behaviour, asked);
             let wrote = lane.submit(op(Direction::Write, 100), &mut slots);
-            assert_eq!(wrote.is_ok(), good, "{wrote:?}");
+            assert_eq!(wrote.is_ok(), good, "{asked:?} {committed}: {wrote:?}");
         }
     }
 

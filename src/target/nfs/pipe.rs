@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use nfs3_types::nfs3::{nfsstat3, stable_how};
+use nfs3_types::nfs3::nfsstat3;
 use rustix::event::{PollFd, Timespec, poll};
 use rustix::io::Errno;
 
@@ -23,7 +23,7 @@ use super::client::Life;
 use super::connection::Connection;
 use super::frame::Template;
 use super::inbox::Found;
-use super::lane::Lane;
+use super::lane::{self, Lane};
 use super::status;
 
 /// TCP connections of one session at most.
@@ -39,6 +39,8 @@ pub(super) struct Pipe {
     connections: Vec<Connection>,
     calls: Calls,
     completed: VecDeque<Completion>,
+    /// Calls that the server put off: when each is due again, and its slot.
+    put_off: Vec<(u64, u16)>,
     flying: usize,
     io_timeout: Duration,
     failed: Option<Error>,
@@ -79,6 +81,7 @@ impl Pipe {
             lane,
             connections: opened,
             completed: VecDeque::with_capacity(slots),
+            put_off: Vec::with_capacity(slots),
             flying: 0,
             io_timeout: login.io_timeout(),
             failed: None,
@@ -137,14 +140,10 @@ impl Pipe {
                 if count == 0 {
                     return Err(self.nonsense(slot, "the server claims 0 bytes written"));
                 }
-                if committed != stable_how::FILE_SYNC {
-                    if self.lane.stable == stable_how::FILE_SYNC {
-                        return Err(self.nonsense(
-                            slot,
-                            &format!("the server answers {committed} to FILE_SYNC"),
-                        ));
-                    }
-                    self.lane.restarts.note(verifier);
+                match lane::promise(self.lane.stable, committed) {
+                    Ok(true) => {}
+                    Ok(false) => self.lane.restarts.note(verifier),
+                    Err(claim) => return Err(self.nonsense(slot, &claim)),
                 }
                 self.moved(slot, count, false);
             }
@@ -155,8 +154,8 @@ impl Pipe {
                 if PUT_OFF * self.calls.put_off(slot) > self.io_timeout {
                     return Err(self.refused(slot, nfsstat3::NFS3ERR_JUKEBOX));
                 }
-                std::thread::sleep(PUT_OFF);
-                self.call(slot);
+                let due = monotonic_ns() + PUT_OFF.as_nanos() as u64;
+                self.put_off.push((due, slot));
             }
             Found::Refused { slot, status } => return Err(self.refused(slot, status)),
         }
@@ -172,6 +171,19 @@ impl Pipe {
         } else {
             self.call(slot);
         }
+    }
+
+    /// Makes the calls again that were put off until now. When the next one is due, if one is.
+    fn again(&mut self) -> Option<u64> {
+        if self.put_off.is_empty() {
+            return None;
+        }
+        let now = monotonic_ns();
+        while let Some(at) = self.put_off.iter().position(|(due, _)| *due <= now) {
+            let (_, slot) = self.put_off.swap_remove(at);
+            self.call(slot);
+        }
+        self.put_off.iter().map(|(due, _)| *due).min()
     }
 
     /// Waits until some connection can be read, or written where something is to be sent. False when `until` passed.
@@ -201,17 +213,23 @@ impl Pipe {
 
     fn pump(&mut self, until: Option<u64>, slots: &mut Slots) -> Result<()> {
         while self.completed.is_empty() && self.flying > 0 {
+            let due = self.again();
             for connection in 0..self.connections.len() {
                 self.send(connection, slots)?;
             }
-            let alone =
-                self.connections.len() == 1 && self.connections[0].all_sent() && until.is_none();
+            let alone = self.connections.len() == 1
+                && self.connections[0].all_sent()
+                && until.or(due).is_none();
             if alone {
                 self.receive(0, slots, true)?;
                 continue;
             }
-            if !self.wait(until)? {
-                return Ok(());
+            let sooner = [until, due].into_iter().flatten().min();
+            if !self.wait(sooner)? {
+                if sooner == until {
+                    return Ok(());
+                }
+                continue;
             }
             for connection in 0..self.connections.len() {
                 self.receive(connection, slots, false)?;
@@ -459,6 +477,31 @@ mod tests {
         all(&mut pipe, &mut slots, Direction::Write, 10).expect("accepted");
         let error = pipe.flush().expect_err("two of four are lost");
         assert_eq!((error.phase, error.kind), (Phase::Flush, Kind::Gone));
+    }
+
+    #[test]
+    fn a_call_that_is_put_off_holds_up_no_other() {
+        let behaviour = Behaviour {
+            later: 1,
+            content: u64::from(LEN) * u64::from(DEPTH) + 3,
+            ..Behaviour::default()
+        };
+        let (mut pipe, mut slots) = pipe(behaviour, 1);
+        let mut done = Vec::new();
+        for slot in 0..DEPTH {
+            let op = Op {
+                direction: Direction::Read,
+                offset: u64::from(slot) * u64::from(LEN),
+                len: 100,
+                slot,
+            };
+            pipe.submit(op, &mut slots).expect("queued");
+        }
+        while done.len() < usize::from(DEPTH) {
+            pipe.reap(None, &mut slots, &mut done).expect("reaped");
+        }
+        let order: Vec<u16> = done.iter().map(|completion| completion.slot).collect();
+        assert_eq!(order, [1, 2, 3, 0]);
     }
 
     #[test]

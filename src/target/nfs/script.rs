@@ -3,6 +3,7 @@
 use std::io::{Cursor, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use nfs3_types::mount::{fhandle3, mountres3, mountres3_ok};
 use nfs3_types::nfs3::{
@@ -38,6 +39,30 @@ pub(super) struct Behaviour {
     pub(super) committed: stable_how,
     /// It closes the connection instead of answering READ and WRITE.
     pub(super) closes: bool,
+    /// Bytes that its file holds at first.
+    pub(super) content: u64,
+    /// What it makes of its answers to READ and WRITE.
+    pub(super) mangles: fn(Vec<u8>) -> Answer,
+}
+
+/// Bytes to send, and what follows them.
+#[derive(Debug, Clone)]
+pub(super) struct Answer {
+    pub(super) bytes: Vec<u8>,
+    pub(super) then: Then,
+}
+
+/// What a server does after an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    /// It goes on.
+    More,
+    /// It closes the connection.
+    Close,
+    /// It resets the connection.
+    Reset,
+    /// It says nothing more, and keeps the connection.
+    Silence,
 }
 
 impl Default for Behaviour {
@@ -50,6 +75,11 @@ impl Default for Behaviour {
             later: 0,
             committed: stable_how::UNSTABLE,
             closes: false,
+            content: 0,
+            mangles: |bytes| Answer {
+                bytes,
+                then: Then::More,
+            },
         }
     }
 }
@@ -65,8 +95,8 @@ pub(super) fn serve(behaviour: Behaviour) -> Login {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("bound").port();
     let state = Arc::new(Mutex::new(State {
+        content: vec![7; behaviour.content as usize],
         behaviour,
-        content: Vec::new(),
         writes: 0,
     }));
     std::thread::spawn(move || {
@@ -123,10 +153,28 @@ fn converse(mut stream: TcpStream, state: &Mutex<State>) {
         if !state.answer(body.prog, body.proc, &mut message, &mut reply) {
             return;
         }
+        let mangles = state.behaviour.mangles;
+        drop(state);
         let length = (reply.len() - 4) as u32 | 0x8000_0000;
         reply[..4].copy_from_slice(&length.to_be_bytes());
-        if stream.write_all(&reply).is_err() {
+        let data = body.prog == 100_003 && matches!(body.proc, 6 | 7);
+        let answer = if data {
+            mangles(reply)
+        } else {
+            (Behaviour::default().mangles)(reply)
+        };
+        if stream.write_all(&answer.bytes).is_err() {
             return;
+        }
+        match answer.then {
+            Then::More => {}
+            Then::Close => return,
+            Then::Reset => {
+                rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO))
+                    .expect("a socket");
+                return;
+            }
+            Then::Silence => std::thread::sleep(Duration::from_secs(60)),
         }
     }
 }

@@ -8,7 +8,7 @@ use pavao::{SmbClient, SmbFile, SmbOpenOptions};
 
 use super::share::{Access, Share};
 use crate::error::{Error, Kind, Phase, Result};
-use crate::op::{Completion, Direction, Durability, Op, Submit};
+use crate::op::{Completion, Direction, Op, Submit};
 use crate::slots::Slots;
 use crate::target::{Attach, Login, Session};
 
@@ -26,7 +26,7 @@ pub(super) struct FileSession {
 impl FileSession {
     /// Logs in and opens the file.
     pub fn open(login: &Login, attach: &Attach) -> Result<Self> {
-        if attach.durability == Durability::Sync {
+        if attach.durability.each_write() {
             return Err(Error::new(
                 Phase::Plan,
                 Kind::Unsupported,
