@@ -142,7 +142,7 @@ const MANNERS: &[Manner] = &[
     },
     Manner {
         what: "a record shorter than its reply",
-        mangles: |bytes| patched(bytes, 0, 0x8000_0000 | 26),
+        mangles: |bytes| patched(bytes, 0, 0x8000_001a),
         kinds: &[Kind::Protocol],
     },
     Manner {

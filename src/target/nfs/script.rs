@@ -174,7 +174,7 @@ fn converse(mut stream: TcpStream, state: &Mutex<State>) {
                     .expect("a socket");
                 return;
             }
-            Then::Silence => std::thread::sleep(Duration::from_secs(60)),
+            Then::Silence => std::thread::sleep(Duration::from_mins(1)),
         }
     }
 }
