@@ -1,0 +1,1 @@
+"""What tests/peers/compare and tests/peers/sweep are made of; Python's standard library only."""
