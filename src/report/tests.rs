@@ -44,6 +44,7 @@ fn row() -> Row {
         status: Status::Ok,
         flags: vec![Flag::Loopback, Flag::TooShort],
         error: None,
+        files: None,
     }
 }
 

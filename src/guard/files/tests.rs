@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::*;
+use crate::error::Phase;
 use crate::guard::{self, Site, test_claim};
 use crate::payload::{Content, Fill};
 use crate::target::{Control, Entry, Facts};
