@@ -1,5 +1,6 @@
 //! Small files through the binary, on every target that has files: what is claimed is there, and nothing stays.
 
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -290,6 +291,78 @@ fn interrupted_on_nfs() {
 #[ignore = "needs root and servers"]
 fn interrupted_on_smb() {
     interrupted(&lab::smbd(|_| {}));
+}
+
+/// What another program does to a file.
+type Harm = fn(&Path) -> std::io::Result<()>;
+
+/// A server that claims more than it holds: here, another program takes a file away or cuts it meanwhile.
+#[test]
+fn what_is_claimed_must_be_there() {
+    let place = lab::file("");
+    let directory = place.behind.clone().expect("seen from here");
+    let harms: [(Harm, &str); 2] = [
+        (|path| std::fs::remove_file(path), "a listing shows"),
+        (
+            |path| std::fs::File::create(path).map(drop),
+            "the server holds 0",
+        ),
+    ];
+    for (harm, words) in harms {
+        let desk = Desk::at(&place);
+        let mut command = desk.command(&[
+            "run",
+            "--target",
+            &place.uri,
+            "--out",
+            "out",
+            "--rw",
+            "create",
+            "--filesize",
+            "1k",
+            "--nrfiles",
+            "100000",
+            "--runtime",
+            "1s",
+        ]);
+        let child = command.stderr(Stdio::piped()).stdout(Stdio::null());
+        let running = child.spawn().expect("the binary runs");
+        let first = || {
+            let ours = std::fs::read_dir(&directory)
+                .expect("there")
+                .flatten()
+                .next()?;
+            let inside = std::fs::read_dir(ours.path()).ok()?.flatten();
+            let mut names = inside.map(|entry| entry.path());
+            // Whole by now, since the second is there too.
+            let all: Vec<_> = names.by_ref().collect();
+            let has = |end: &str| {
+                all.iter()
+                    .find(|path| path.to_string_lossy().ends_with(end))
+            };
+            has(".00000001").and_then(|_| has(".00000000")).cloned()
+        };
+        let patience = Instant::now() + Duration::from_mins(1);
+        let path = loop {
+            if let Some(path) = first() {
+                break Some(path);
+            }
+            if Instant::now() > patience {
+                break None;
+            }
+        };
+        let harmed = path.as_deref().map(harm);
+        let ended = running.wait_with_output().expect("ends");
+        harmed.expect("files were made").expect("harmed");
+        assert_eq!(ended.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(said.contains(words), "{said}");
+        let row = &Results::read(&desk.path("out")).rows[0];
+        assert_eq!(row["status"], "invalid");
+        assert!(row["flags"].contains("wrong_size_stored"), "{row:?}");
+        assert_eq!(row["iops"], "");
+        place.assert_clean();
+    }
 }
 
 #[test]
