@@ -72,7 +72,10 @@ impl PhaseFile {
         } else {
             Durability::None
         });
-        if wanted == Durability::Flush || self.end_fsync == Some(true) || self.fsync > Some(1) {
+        if matches!(wanted, Durability::Flush | Durability::Datasync)
+            || self.end_fsync == Some(true)
+            || self.fsync > Some(1)
+        {
             return Err(
                 "small files are made durable one by one (fsync = 1) or not at all (fsync = 0): they have no common flush"
                     .into(),
@@ -173,8 +176,8 @@ impl Phase {
             "size and blocks of a phase on small files are those of its files".into(),
         )?;
         check(
-            self.durability != Durability::Flush
-                && (self.durability == Durability::None || op == FileOp::Create),
+            self.durability == Durability::None
+                || (self.durability == Durability::Sync && op == FileOp::Create),
             format!(
                 "durability {} has no meaning for {}",
                 self.durability.key(),
@@ -261,6 +264,7 @@ mod tests {
             ("rw='create'\nfsync=2", "one by one"),
             ("rw='create'\nend_fsync=true", "one by one"),
             ("rw='create'\ndurability='flush'", "one by one"),
+            ("rw='create'\ndurability='datasync'", "one by one"),
             ("rw='create'\ndurability='sync'\nfsync=0", "give one"),
             ("rw='create'\nruntime=5\nramp_time=1", "every file counts"),
             ("rw='list'\nramp_time=1", "ramp_time needs a runtime"),

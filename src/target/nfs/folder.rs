@@ -15,6 +15,7 @@ use crate::error::{Error, Kind, Phase, Result};
 use crate::target::{Attach, Folder, Login};
 
 use super::client::{Life, entry, given};
+use super::lane::{Restarts, promise};
 use super::listing::{Cursor, Listing};
 use super::mount::{self, Mounted};
 use super::path;
@@ -76,16 +77,17 @@ impl Directory {
         Ok((found.object, size))
     }
 
-    /// Writes a new file's content; true when all of it is on stable storage.
+    /// Writes a new file's content; true when all of it is durable. `restarts` learns which life of the server took it.
     fn fill(
         &mut self,
         name: &str,
         file: &nfs_fh3,
         content: &[u8],
         stable: stable_how,
+        restarts: &mut Restarts,
     ) -> Result<bool> {
         let mut done = 0;
-        let mut all_stable = true;
+        let mut all_durable = true;
         while done < content.len() {
             let part = &content[done..content.len().min(done + self.write_max as usize)];
             let args = WRITE3args {
@@ -106,10 +108,36 @@ impl Directory {
                     part.len()
                 )));
             }
-            all_stable &= wrote.committed == stable_how::FILE_SYNC;
+            let durable = promise(stable, wrote.committed)
+                .map_err(|claim| self.wrong(format!("could not write '{name}': {claim}")))?;
+            if !durable {
+                restarts.note(wrote.verf);
+            }
+            all_durable &= durable;
             done += count;
         }
-        Ok(all_stable)
+        Ok(all_durable)
+    }
+
+    /// Makes a file that was accepted durable.
+    fn commit(&mut self, name: &str, file: nfs_fh3, mut restarts: Restarts) -> Result<()> {
+        let args = COMMIT3args {
+            file,
+            offset: 0,
+            count: 0,
+        };
+        self.calls += 1;
+        let client = &mut self.mounted.client;
+        let doing = || format!("make '{name}' durable");
+        let committed = client.call(Phase::Io, doing, async |nfs| nfs.commit(&args).await)?;
+        restarts.note(committed.verf);
+        if restarts.take() {
+            let message = format!(
+                "the server restarted while '{name}' was being written (its write verifier changed), so it may be lost"
+            );
+            return Err(Error::new(Phase::Io, Kind::Gone, message).at(client.uri()));
+        }
+        Ok(())
     }
 }
 
@@ -136,17 +164,10 @@ impl Folder for Directory {
         } else {
             stable_how::UNSTABLE
         };
-        let all_stable = self.fill(name, &file, content, stable)?;
-        if durable && !all_stable {
-            let args = COMMIT3args {
-                file,
-                offset: 0,
-                count: 0,
-            };
-            self.calls += 1;
-            let client = &mut self.mounted.client;
-            let doing = || format!("make '{name}' durable");
-            client.call(Phase::Io, doing, async |nfs| nfs.commit(&args).await)?;
+        let mut restarts = Restarts::default();
+        let all_durable = self.fill(name, &file, content, stable, &mut restarts)?;
+        if durable && !all_durable {
+            self.commit(name, file, restarts)?;
         }
         Ok(())
     }
@@ -234,8 +255,8 @@ impl Folder for Directory {
 
     fn negotiated(&self) -> String {
         format!(
-            "vers=3 engine=nfs3_client rtmax={} wtmax={}",
-            self.read_max, self.write_max
+            "vers=3 engine=nfs3_client rtmax={} wtmax={} sec=sys",
+            self.mounted.limits.rtmax, self.mounted.limits.wtmax
         )
     }
 }
