@@ -1,6 +1,6 @@
 //! The measuring loop: one worker drives one session through one phase.
 //!
-//! Read `worker` first: submit, reap, count. A worker owns its slots, pattern, payload and histograms; per operation it
+//! Read `worker` first: submit, reap, count; `files` is the same for whole small files, one call at a time. A worker owns its slots, pattern, payload and histograms; per operation it
 //! takes no lock, allocates nothing, formats nothing and copies no payload. What others may see while it runs
 //! are the atomic counters of [`Live`], written by the worker alone.
 //!
@@ -16,6 +16,7 @@ use crate::payload::Content;
 use crate::spec::workload::Phase;
 use crate::target::Attach;
 
+pub mod files;
 mod histogram_bytes;
 pub mod live;
 pub mod worker;
@@ -44,6 +45,20 @@ pub struct Job {
     pub generation: Option<u64>,
     /// Whether the target can make writes durable at the end.
     pub flush: bool,
+    /// The small files to work on; None for blocks.
+    #[serde(default)]
+    pub files: Option<FileJob>,
+}
+
+/// The small files that the workers of a phase share, each a part of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileJob {
+    /// The run's name, with which all names begin.
+    pub run: String,
+    /// They have their second names.
+    pub renamed: bool,
+    /// Entries that a listing must show; None where nobody knows.
+    pub entries: Option<u64>,
 }
 
 /// Operations of one direction.
@@ -105,6 +120,9 @@ pub struct Report {
     pub wire_ops: Option<u64>,
     /// What the peers agreed on.
     pub negotiated: String,
+    /// Entries that each listing showed; None where nothing was listed.
+    #[serde(default)]
+    pub entries: Option<u64>,
     /// Operations that started later than intended, in rate mode.
     pub late: u64,
     /// Why it ended early.

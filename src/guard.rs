@@ -14,6 +14,7 @@ use crate::target::{Control, Facts};
 
 pub mod device;
 pub mod files;
+pub mod names;
 
 /// What identifies our things: the content of a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,8 +43,12 @@ pub struct Claim {
     pub created_utc: String,
     /// What blocks will hold.
     pub content: Content,
-    /// Bytes of test data.
+    /// Bytes of the test file; 0 when there is to be none.
     pub size: u64,
+    /// How many small files may stand at one time; 0 when there are to be none.
+    pub small_files: u32,
+    /// Bytes of room that they take.
+    pub small_room: u64,
     /// Whether anything will be written beyond the laying.
     pub writes: bool,
     /// Bytes that the run may write in all, where known: for the space check.
@@ -69,6 +74,16 @@ pub struct Object {
     pub laid: bool,
     /// It belongs to the user and is only read.
     pub foreign: bool,
+}
+
+impl Object {
+    /// The directory that holds it, where small files stand too; empty where there is none.
+    #[must_use]
+    pub fn directory(&self) -> &str {
+        self.name
+            .rsplit_once('/')
+            .map_or("", |(directory, _)| directory)
+    }
 }
 
 /// A place that a run may use.
@@ -153,6 +168,62 @@ impl Site {
                 directory.laid(files.as_mut(), &self.claim)
             }
             _ => Ok(()),
+        }
+    }
+
+    /// The run that made it, with which names of small files begin.
+    #[must_use]
+    pub fn run_id(&self) -> &str {
+        &self.claim.run_id
+    }
+
+    /// The directory in which small files may be made; None where the target has none of ours.
+    fn folder(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Directory(directory) => directory.folder(),
+            Kind::Device(_) | Kind::Nothing => None,
+        }
+    }
+
+    /// Our small files that are there, and how many entries the directory has in all; None where none can be.
+    pub fn small_files(&mut self) -> Result<Option<files::Small>> {
+        match (&mut self.control, &self.kind) {
+            (Control::Files(files), Kind::Directory(directory)) => {
+                directory.small_files(files.as_mut(), &self.claim)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Removes one of our small files, by the number and name that [`Site::small_files`] found.
+    pub fn remove_small(&mut self, number: u32, renamed: bool) -> Result<()> {
+        self.with_small(number, renamed, |files, path| files.remove(path))
+    }
+
+    /// The size of one of our small files in bytes, as the target has it.
+    pub fn small_size(&mut self, number: u32, renamed: bool) -> Result<u64> {
+        self.with_small(number, renamed, |files, path| files.size(path))
+    }
+
+    /// Forgets what this computer caches of one of our small files, where it can.
+    pub fn drop_small_cache(&mut self, number: u32, renamed: bool) -> Result<()> {
+        self.with_small(number, renamed, |files, path| files.drop_cache(path))
+    }
+
+    fn with_small<T>(
+        &mut self,
+        number: u32,
+        renamed: bool,
+        act: impl FnOnce(&mut dyn crate::target::Files, &str) -> Result<T>,
+    ) -> Result<T> {
+        let none = || Error::safety("there are no small files of this run's here");
+        let folder = self.folder().ok_or_else(none)?;
+        let mut name = String::new();
+        names::make(&mut name, &self.claim.run_id, number, renamed);
+        let path = format!("{folder}/{name}");
+        match &mut self.control {
+            Control::Files(files) => act(files.as_mut(), &path),
+            Control::Device(_) | Control::Volatile(_) => Err(none()),
         }
     }
 
@@ -311,6 +382,8 @@ pub(crate) fn test_claim() -> Claim {
             dedupe_percent: 0,
         },
         size: 1 << 20,
+        small_files: 0,
+        small_room: 0,
         writes: true,
         write_bytes: None,
         read_existing: None,

@@ -36,6 +36,24 @@ pub struct Completion {
     pub bytes: u32,
 }
 
+/// One operation on a whole small file, or on the directory that holds them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileOp {
+    /// Make a file that was not there, write its content, close it.
+    Create,
+    /// Open a file, read all of it, close it.
+    Open,
+    /// Ask for a file's size by its name.
+    Stat,
+    /// List the whole directory.
+    List,
+    /// Give a file another name in its directory.
+    Rename,
+    /// Remove a file.
+    Remove,
+}
+
 /// What became of a submitted operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Submit {
@@ -68,6 +86,42 @@ impl Direction {
             Self::Read => "read",
             Self::Write => "write",
         }
+    }
+}
+
+impl FileOp {
+    /// The CSV key.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Open => "open",
+            Self::Stat => "stat",
+            Self::List => "list",
+            Self::Rename => "rename",
+            Self::Remove => "remove",
+        }
+    }
+
+    /// Which counters it goes to: what changes the directory counts as writing, what only asks as reading.
+    #[must_use]
+    pub const fn direction(self) -> Direction {
+        match self {
+            Self::Create | Self::Rename | Self::Remove => Direction::Write,
+            Self::Open | Self::Stat | Self::List => Direction::Read,
+        }
+    }
+
+    /// Whether a file's content moves.
+    #[must_use]
+    pub const fn moves_content(self) -> bool {
+        matches!(self, Self::Create | Self::Open)
+    }
+
+    /// Whether each file allows it once only, so that the work has an end whatever the time.
+    #[must_use]
+    pub const fn finite(self) -> bool {
+        matches!(self, Self::Create | Self::Remove)
     }
 }
 

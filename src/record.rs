@@ -32,6 +32,8 @@ pub enum Status {
 pub enum Flag {
     /// This computer's page cache answered.
     ClientCached,
+    /// This computer's kernel keeps names and attributes, and may have answered.
+    NamesCached,
     /// The server's memory can hold all of it.
     ServerCached,
     /// Accepted by the target but never flushed.
@@ -50,7 +52,7 @@ pub enum Flag {
     Interrupted,
     /// The server went away.
     ServerLost,
-    /// The size stored differs from the size written.
+    /// The size stored differs from the size written, or files from those made or removed.
     WrongSizeStored,
     /// A user's own file or device was read.
     UserFile,
@@ -82,6 +84,7 @@ impl Flag {
     pub const fn key(self) -> &'static str {
         match self {
             Self::ClientCached => "client_cached",
+            Self::NamesCached => "names_cached",
             Self::ServerCached => "server_cached",
             Self::NotDurable => "not_durable",
             Self::Compressible => "compressible",
@@ -106,6 +109,10 @@ impl Flag {
             Self::ClientCached => {
                 "this computer's memory answered, not the storage: use --direct 1 or a --size beyond its memory"
             }
+            Self::NamesCached => {
+                "this computer's kernel keeps names and attributes in memory and may have answered: compare \
+                 with nfs:// or smb://, which keep nothing"
+            }
             Self::ServerCached => {
                 "the server's memory can hold the whole file: use a --size of twice its memory for the disks"
             }
@@ -115,7 +122,9 @@ impl Flag {
             Self::Compressible => {
                 "the payload compresses or deduplicates, so this is no figure of the disks"
             }
-            Self::TooShort => "under 3 s or under 100 operations: use a longer --runtime",
+            Self::TooShort => {
+                "under 3 s or under 100 operations: use a longer --runtime, or more files"
+            }
             Self::GeneratorBound => {
                 "making the data was not clearly faster than writing it: the target may be faster than shown"
             }
@@ -125,7 +134,7 @@ impl Flag {
             Self::BlockSplit => "the server takes smaller requests than the block size asked for",
             Self::Interrupted => "stopped before its end",
             Self::ServerLost => "the server stopped answering",
-            Self::WrongSizeStored => "the server does not hold the bytes that it accepted",
+            Self::WrongSizeStored => "the server does not hold what it accepted",
             Self::UserFile => {
                 "your own data was read, as it is: its compressibility and cache state are unknown"
             }
@@ -214,6 +223,20 @@ pub struct Row {
     pub flags: Vec<Flag>,
     /// The sentence of what went wrong; not part of any CSV.
     pub error: Option<String>,
+    /// The small files that it worked on; None for blocks.
+    #[serde(default)]
+    pub files: Option<SmallFiles>,
+}
+
+/// Small files of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SmallFiles {
+    /// How many.
+    pub nrfiles: u32,
+    /// Bytes in each.
+    pub filesize: u64,
+    /// Entries that each listing showed; None where nothing was listed.
+    pub entries: Option<u64>,
 }
 
 /// Latency figures in nanoseconds.
@@ -257,6 +280,7 @@ impl Row {
     #[must_use]
     pub fn throughput(&self) -> Option<Rate> {
         self.headline()
+            .filter(|_| self.bytes > 0)
             .map(|seconds| Rate(self.bytes as f64 / seconds))
     }
 
@@ -266,22 +290,37 @@ impl Row {
         self.headline().map(|seconds| self.ops as f64 / seconds)
     }
 
+    /// Small files per second; of a listing all entries count. None for blocks, and unless the row is whole.
+    #[must_use]
+    pub fn files_per_s(&self) -> Option<f64> {
+        let files = self.files?;
+        let each = if self.direction == "list" {
+            files.entries? as f64
+        } else {
+            1.0
+        };
+        self.iops().map(|iops| iops * each)
+    }
+
     /// Bytes over the time up to the end of the flush; None for reads and where nothing was flushed.
     #[must_use]
     pub fn durable(&self) -> Option<Rate> {
-        if self.direction != "write" || self.flags.contains(&Flag::NotDurable) {
+        if !matches!(self.direction.as_str(), "write" | "create")
+            || self.flags.contains(&Flag::NotDurable)
+        {
             return None;
         }
         let synced = matches!(self.durability.as_deref(), Some("datasync" | "sync"));
         let flush = self.flush_seconds.or(synced.then_some(0.0))?;
         self.headline()
+            .filter(|_| self.bytes > 0)
             .map(|seconds| Rate(self.bytes as f64 / (seconds + flush)))
     }
 
     /// CPU seconds for each 10^9 bytes.
     #[must_use]
     pub fn client_cpu_s_per_gb(&self) -> Option<f64> {
-        self.headline()?;
+        self.headline().filter(|_| self.bytes > 0)?;
         self.client_cpu_s.map(|cpu| cpu * 1e9 / self.bytes as f64)
     }
 
@@ -289,7 +328,7 @@ impl Row {
     fn headline(&self) -> Option<f64> {
         let whole = self.errors == 0 && matches!(self.status, Status::Ok | Status::Interrupted);
         self.seconds
-            .filter(|seconds| whole && *seconds > 0.0 && self.bytes > 0)
+            .filter(|seconds| whole && *seconds > 0.0 && self.ops > 0)
     }
 }
 

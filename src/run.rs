@@ -20,6 +20,7 @@ use crate::target::Secret;
 mod cell;
 mod drive;
 mod environment;
+mod files;
 mod intervals;
 mod results;
 mod row;

@@ -3,7 +3,8 @@
 //! Read first: a [`Protocol`] offers two ways in. The *control* side ([`Control`]) creates, inspects and removes
 //! what a run needs; only `guard` uses it. The *data* side ([`Session`]) moves blocks for one worker; only the
 //! engine uses it. A blocking library implements `submit` alone; one that keeps operations under way returns
-//! [`Submit::Queued`] and implements `reap` too.
+//! [`Submit::Queued`] and implements `reap` too. Where a target has files, its data side has a second door
+//! ([`Folder`]): whole small files, one operation at a time.
 //!
 //! Must not know: workloads, stages, or, within one protocol's file, any other protocol.
 
@@ -52,7 +53,13 @@ pub struct Protocol {
     pub control: fn(&Login) -> Result<Control>,
     /// Opens the data side for one worker.
     pub connect: fn(&Login, &Attach) -> Result<Box<dyn Session>>,
+    /// Opens the directory that [`Attach::object`] names, for one worker on small files; None where the target has no
+    /// files.
+    pub folder: Option<OpenFolder>,
 }
+
+/// Opens a directory of small files for one worker.
+pub type OpenFolder = fn(&Login, &Attach) -> Result<Box<dyn Folder>>;
 
 /// Every protocol that this build has.
 pub const PROTOCOLS: &[&Protocol] = &[
@@ -146,7 +153,8 @@ impl Login {
 /// What a session works on, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attach {
-    /// The file, relative to the URI's directory (or whatever the control side named it); empty for a device.
+    /// The file, relative to the URI's directory (or whatever the control side named it); empty for a device. For a
+    /// [`Folder`] the directory.
     pub object: String,
     /// Opened for writing too.
     pub write: bool,
@@ -199,6 +207,41 @@ pub trait Session {
     }
 }
 
+/// One worker's connection to a run's directory of small files. Names are plain: the directory is the one of
+/// [`Attach::object`], and nothing outside of it can be meant. Each call is one operation under the clock, so it does
+/// what a program does for it and nothing besides, and nothing of this program's own remembers an answer.
+pub trait Folder {
+    /// Makes a file that was not there, writes all of `content` and closes it; with `durable`, it is on stable storage
+    /// when this returns. Fails with `Exists` when anything of that name is there.
+    fn create(&mut self, name: &str, content: &[u8], durable: bool) -> Result<()>;
+    /// Opens a file, reads `buffer.len()` bytes or what there is, closes it; gives how many were read.
+    fn read(&mut self, name: &str, buffer: &mut [u8]) -> Result<usize>;
+    /// The size in bytes of the file of this name, as the server has it; None of a target that stores nothing.
+    fn size(&mut self, name: &str) -> Result<Option<u64>>;
+    /// Lists the whole directory; gives the number of entries, `.` and `..` left out.
+    fn list(&mut self) -> Result<u64>;
+    /// Gives a file a name that no other has.
+    fn rename(&mut self, from: &str, to: &str) -> Result<()>;
+    /// Removes a file.
+    fn remove(&mut self, name: &str) -> Result<()>;
+
+    /// Requests sent to the peer so far; None where there is no wire or the library hides it.
+    fn wire_ops(&self) -> Option<u64> {
+        None
+    }
+
+    /// What the peers agreed on, as [`Session::negotiated`] has it; its word `engine` names the client of small files
+    /// where it is another than that of blocks.
+    fn negotiated(&self) -> String {
+        String::new()
+    }
+
+    /// The clock that times it.
+    fn clock(&self) -> Clock {
+        Clock::Monotonic
+    }
+}
+
 /// The control side, by the nature of the target.
 pub enum Control {
     /// A directory in which files can be made.
@@ -216,6 +259,8 @@ pub struct Facts {
     pub lines: Vec<(String, String)>,
     /// Bytes that can still be written, where known.
     pub free_bytes: Option<u64>,
+    /// Files that can still be made, where known and bounded.
+    pub free_files: Option<u64>,
     /// The server's name and version, where it tells.
     pub server: Option<String>,
 }

@@ -282,6 +282,27 @@ const IMPOSSIBLE: &[(&[&str], &str)] = &[
         "--read-existing",
     ),
     (
+        &["--target", "null:", "small-files"],
+        "works on small files",
+    ),
+    (
+        &["--target", "sim:", "--rw", "create", "--size", "1G"],
+        "'size' is for blocks",
+    ),
+    (
+        &["--target", "sim:", "--rw", "read", "--nrfiles", "3"],
+        "'nrfiles' is for small files",
+    ),
+    (&["--target", "sim:", "--rw", "stat", "--keep"], "--keep"),
+    (
+        &["--target", "sim:", "--rw", "open", "--read-existing", "a"],
+        "--read-existing",
+    ),
+    (
+        &["--target", "sim:", "small-files", "--max-write", "1M"],
+        "--max-write",
+    ),
+    (
         &["--target", "null:", "--rw", "read", "--format", "xml"],
         "xml",
     ),
@@ -335,6 +356,18 @@ fn looking_writes_nothing() {
                 "out",
             ][..],
             "10 GiB (10.74 GB)",
+        ),
+        (
+            &[
+                "run",
+                "--target",
+                "sim:",
+                "small-files",
+                "--nrfiles",
+                "50",
+                "--dry-run",
+            ],
+            "up to 50 small files (room for 4.88 MiB (5.12 MB)) in a new directory",
         ),
         (&["workloads"], "seq-read-1m"),
         (&["workloads", "seq-read-1m"], "[[phase]]"),

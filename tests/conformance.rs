@@ -23,5 +23,7 @@ mod program;
 mod runs;
 #[path = "conformance/sessions.rs"]
 mod sessions;
+#[path = "conformance/small.rs"]
+mod small;
 #[path = "conformance/users.rs"]
 mod users;

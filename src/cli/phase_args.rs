@@ -14,7 +14,7 @@ use crate::units::{Bytes, Nanos};
     next_help_heading = "Workload keys (fio's words; each overrides that key of a named workload)"
 )]
 pub(super) struct PhaseArgs {
-    /// read, write, randread, randwrite, rw or randrw
+    /// read, write, randread, randwrite, rw or randrw; for small files create, open, stat, list, rename or remove
     #[arg(long, value_parser = parse_key::<Rw>)]
     rw: Option<Rw>,
     /// Block size, such as 4k or 1MiB
@@ -74,6 +74,12 @@ pub(super) struct PhaseArgs {
     /// Check every byte read
     #[arg(long, value_name = "0|1", value_parser = parse_switch)]
     verify: Option<bool>,
+    /// How many small files
+    #[arg(long, value_name = "N")]
+    nrfiles: Option<u32>,
+    /// Bytes in each small file
+    #[arg(long, value_name = "SIZE")]
+    filesize: Option<Bytes>,
     /// Any workload key as KEY=VALUE, may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -126,6 +132,8 @@ impl PhaseArgs {
             compress_percent: self.compress_percent,
             dedupe_percent: self.dedupe_percent,
             verify: self.verify,
+            nrfiles: self.nrfiles,
+            filesize: self.filesize,
         };
         Ok(flags.or(&self.set_keys()?))
     }

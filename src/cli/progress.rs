@@ -41,6 +41,21 @@ impl Show {
         }
     }
 
+    /// A row of small files.
+    fn small_row(&self, row: &Row) {
+        let files = row
+            .files_per_s()
+            .map_or_else(|| "-".into(), |files| format!("{files:.0}"));
+        let median = crate::report::table::latency(row.latency_ns.p50);
+        let rate = row.throughput().map_or_else(String::new, |rate| {
+            format!(", {:.1} MB/s", rate.megabytes())
+        });
+        self.line(&format!(
+            "  {} {} on {}: {files} files/s, median {median}{rate}",
+            row.workload, row.direction, row.protocol
+        ));
+    }
+
     fn end_bar(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
@@ -111,6 +126,9 @@ impl Watch for Show {
                 row.status.key()
             );
             return;
+        }
+        if row.files.is_some() {
+            return self.small_row(row);
         }
         let [megabytes, mebibytes, gigabits] = crate::report::table::rate(row.throughput());
         let iops = row

@@ -157,21 +157,23 @@ pub(super) fn describe(plan: &Plan) -> String {
         SECOND
     };
     let time = Nanos(plan.duration().0 / unit * unit);
+    let data = match (plan.file_size(), plan.small_files()) {
+        (_, None) => format!("test file {size}"),
+        (0, Some(small)) => small_text(small),
+        (_, Some(small)) => format!("test file {size} and {}", small_text(small)),
+    };
     let what = match (&plan.read_existing, plan.write_bytes()) {
         (Some(path), _) => format!("reading {path} only; nothing is written"),
-        (None, Some(bytes)) => format!(
-            "test file {size}, at most {} written, on each of:",
-            bytes.both()
-        ),
-        (None, None) => {
-            format!("test file {size}, overwritten as often as the time allows, on each of:")
+        (None, Some(bytes)) => {
+            format!("{data}, at most {} written, on each of:", bytes.both())
         }
+        (None, None) => format!("{data}, overwritten as often as the time allows, on each of:"),
     };
     let mut text = format!(
         "plan: {} measurements, {}; {what}",
         cells.len(),
         if time.0 == 0 {
-            "as long as their bytes take".to_owned()
+            "as long as their bytes and files take".to_owned()
         } else {
             format!("{time} of measuring and ramp")
         },
@@ -190,6 +192,14 @@ pub(super) fn describe(plan: &Plan) -> String {
         names.join(", ")
     ));
     text
+}
+
+/// Small files in words: how many at most, and what they take.
+fn small_text((count, room): (u32, u64)) -> String {
+    format!(
+        "up to {count} small files (room for {}) in a new directory nasgauge-RUN",
+        Bytes(room).both()
+    )
 }
 
 /// Runs a plan, shows it, and gives the exit code.

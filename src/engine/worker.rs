@@ -442,7 +442,7 @@ fn short(step: Step, base: u64, bytes: u32) -> Error {
 }
 
 /// CPU time of this thread in nanoseconds.
-fn thread_cpu_ns() -> u64 {
+pub(super) fn thread_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

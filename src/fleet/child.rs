@@ -11,8 +11,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use crate::engine::{self, Job, Live, Report};
+use crate::engine::{Job, Live, Report};
 use crate::error::{Error, Kind, Phase, Result};
+use crate::fleet::opened::Opened;
 use crate::fleet::wire::{Errand, Order, Word, receive, send};
 use crate::fleet::{Event, Member, Post, files};
 use crate::target::{self, Login};
@@ -243,14 +244,14 @@ fn work(
         let stop = Arc::clone(&stop);
         move || follow(input, &start, &stop)
     })?;
-    let report = match (protocol.connect)(login, &job.attach) {
-        Ok(session) => {
+    let report = match Opened::open(protocol, login, job) {
+        Ok(opened) => {
             let teller = spawn("live", {
                 let (live, ended, voice) =
                     (Arc::clone(&live), Arc::clone(&ended), Arc::clone(voice));
                 move || tell(&live, &ended, &voice)
             });
-            let report = engine::run(session, job, &live, &stop, || {
+            let report = opened.run(job, &live, &stop, || {
                 say(voice, &Word::Ready).ok()?;
                 wait.recv().ok()
             });

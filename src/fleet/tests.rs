@@ -33,6 +33,7 @@ static ODD: Protocol = Protocol {
             operations: 0,
         })),
     },
+    folder: None,
 };
 
 struct Odd {
@@ -87,6 +88,7 @@ fn job(object: &str, lane: u16, keys: &str) -> Job {
         seed: 1,
         generation: None,
         flush: false,
+        files: None,
     }
 }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Sender, channel};
 
-use crate::engine::{self, Job, Live, Report};
+use crate::engine::{Job, Live, Report};
 use crate::error::{Error, Kind, Phase, Result};
+use crate::fleet::opened::Opened;
 use crate::fleet::{Event, Member, Post};
 use crate::target::{Login, Protocol};
 
@@ -28,8 +29,8 @@ impl Thread {
         let (start, wait) = channel();
         let login = login.clone();
         let body = move || {
-            let work = || match (protocol.connect)(&login, &job.attach) {
-                Ok(session) => engine::run(session, &job, &live, &stop, || {
+            let work = || match Opened::open(protocol, &login, &job) {
+                Ok(opened) => opened.run(&job, &live, &stop, || {
                     post.send(Event::Ready);
                     wait.recv().ok()
                 }),

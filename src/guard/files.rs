@@ -1,14 +1,17 @@
 //! Files: a directory of ours, made new, with a manifest before anything else in it.
 //!
 //! Layout: `nasgauge-RUN/` with `nasgauge.json` (the manifest), `data.bin`, and `laid.json` once all of the data is
-//! there. A crash at any point leaves a directory that `clean` recognises, or an empty one.
+//! there; small files stand beside them, as `names` calls them. A crash at any point leaves a directory that `clean`
+//! recognises, or an empty one.
 
-use std::time::{Duration, Instant};
-
-use crate::error::{Error, Kind, Phase, Result};
-use crate::guard::{Claim, Leftover, Manifest, Object, same_kind};
+use crate::error::{Error, Kind, Result};
+use crate::guard::{Claim, Leftover, Manifest, Object, names, same_kind};
 use crate::target::Files;
 use crate::units::Bytes;
+
+mod removal;
+
+use removal::{remove_all, stuck};
 
 const PREFIX: &str = "nasgauge-";
 const MANIFEST: &str = "nasgauge.json";
@@ -16,10 +19,6 @@ const LAID: &str = "laid.json";
 const DATA: &str = "data.bin";
 /// The largest manifest that is read.
 const MANIFEST_LIMIT: usize = 64 << 10;
-/// How long what is in the way of a removal may take to pass.
-const PASSING: Duration = Duration::from_millis(if cfg!(test) { 30 } else { 4_000 });
-/// Pause before a removal is tried again.
-const AGAIN: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 100 });
 /// Names of recycle bins that keep what is removed.
 const BINS: &[&str] = &[
     "#recycle",
@@ -69,7 +68,13 @@ pub(super) fn examine(
         return foreign(files, claim, path);
     }
     let entries = files.list("")?;
-    for leftover in leftovers_among(files, &entries)? {
+    // Small files need a directory of this run's own.
+    let usable = if claim.small_files == 0 {
+        leftovers_among(files, &entries)?
+    } else {
+        Vec::new()
+    };
+    for leftover in usable {
         let prepared = read_manifest(files, &format!("{}/{LAID}", leftover.name))?;
         let fits = |manifest: &Manifest| {
             manifest.size >= claim.size && same_kind(&manifest.content, &claim.content)
@@ -103,13 +108,13 @@ pub(super) fn examine(
     if let Some(bin) = has(BINS) {
         notes.push(format!(
             "there is a recycle bin ({bin}): the {} of test data may land in it when removed; empty it afterwards",
-            Bytes(claim.size)
+            Bytes(claim.room())
         ));
     }
     if let Some(snapshots) = has(SNAPSHOTS) {
         notes.push(format!(
             "there are snapshots ({snapshots}): one taken during the run keeps {} of test data",
-            Bytes(claim.size)
+            Bytes(claim.room())
         ));
     }
     let name = format!("{PREFIX}{}", claim.run_id);
@@ -175,21 +180,55 @@ fn foreign(files: &mut dyn Files, claim: &Claim, path: &str) -> Result<(Director
     Ok((Directory::Foreign, object))
 }
 
-/// Free space with a margin of a twentieth, at least 16 MiB.
+/// Free space with a margin of a twentieth, at least 16 MiB; and room for the names of small files.
 fn check_space(files: &mut dyn Files, claim: &Claim) -> Result<()> {
-    let Some(free) = files.facts()?.free_bytes else {
+    let facts = files.facts()?;
+    // The manifests and the directory itself.
+    let names = u64::from(claim.small_files) + 4;
+    if let Some(free) = facts
+        .free_files
+        .filter(|free| claim.small_files > 0 && *free < names)
+    {
+        return Err(Error::usage(format!(
+            "{} files would not fit: the file system has inodes for {free} more; give a smaller --nrfiles",
+            claim.small_files
+        )));
+    }
+    let Some(free) = facts.free_bytes else {
         return Ok(());
     };
-    let margin = (claim.size / 20).max(16 << 20);
-    if free < claim.size.saturating_add(margin) {
+    let needed = claim.room();
+    let margin = (needed / 20).max(16 << 20);
+    if free < needed.saturating_add(margin) {
+        let smaller = if claim.small_room > claim.size {
+            "a smaller --nrfiles or --filesize"
+        } else {
+            "a smaller --size"
+        };
         return Err(Error::usage(format!(
-            "{} of test data would not fit: {} are free, and {} must stay so; give a smaller --size",
-            Bytes(claim.size).both(),
+            "{} of test data would not fit: {} are free, and {} must stay so; give {smaller}",
+            Bytes(needed).both(),
             Bytes(free),
             Bytes(margin)
         )));
     }
     Ok(())
+}
+
+/// Small files of one run in its directory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Small {
+    /// The number of each, and whether it has its second name.
+    pub present: Vec<(u32, bool)>,
+    /// Everything in the directory: these files, the manifest, the test file.
+    pub entries: u64,
+}
+
+impl Claim {
+    /// Bytes that all test data takes.
+    fn room(&self) -> u64 {
+        self.size.saturating_add(self.small_room)
+    }
 }
 
 impl Directory {
@@ -203,11 +242,41 @@ impl Directory {
         let Self::New { name, made, .. } = self else {
             return Ok(());
         };
-        let manifest = Manifest::of(claim, &object.content, claim.size).bytes()?;
+        let manifest = Manifest::of(claim, &object.content, claim.room()).bytes()?;
         note(made, Made::Directory, files.make_directory(name))?;
         let put = files.put(&format!("{name}/{MANIFEST}"), &manifest);
         note(made, Made::File(MANIFEST), put)?;
+        if claim.size == 0 {
+            return Ok(());
+        }
         note(made, Made::File(DATA), files.create(&object.name))
+    }
+
+    /// The directory in which small files may be made.
+    pub(super) fn folder(&self) -> Option<&str> {
+        match self {
+            Self::New { name, .. } => Some(name),
+            Self::Foreign | Self::Prepared => None,
+        }
+    }
+
+    /// The small files of this run that are there; None where there can be none.
+    pub(super) fn small_files(
+        &self,
+        files: &mut dyn Files,
+        claim: &Claim,
+    ) -> Result<Option<Small>> {
+        let Some(folder) = self.folder() else {
+            return Ok(None);
+        };
+        let entries = files.list(folder)?;
+        let present = entries.iter().filter(|entry| !entry.directory);
+        Ok(Some(Small {
+            present: present
+                .filter_map(|entry| names::read(&claim.run_id, &entry.name))
+                .collect(),
+            entries: entries.len() as u64,
+        }))
     }
 
     /// Records that all data is there, for a run that keeps it.
@@ -235,18 +304,47 @@ impl Directory {
                 Bytes(claim.size)
             )));
         }
-        let manifest = Manifest::of(claim, &claim.content, claim.size).bytes()?;
+        let manifest = Manifest::of(claim, &claim.content, claim.room()).bytes()?;
         if !made.contains(&Made::Directory) {
             return Ok(None);
         }
-        let ours: Vec<&str> = [LAID, DATA, MANIFEST]
+        let mut small = Vec::new();
+        if claim.small_files > 0 {
+            let entries = files
+                .list(name)
+                .or_else(gone)
+                .map_err(|error| stuck(&error, name))?;
+            small = small_among(&entries, &claim.run_id);
+        }
+        let marks = [LAID, DATA, MANIFEST]
             .into_iter()
-            .filter(|file| made.contains(&Made::File(file)))
-            .collect();
+            .filter(|file| made.contains(&Made::File(file)));
+        let mut ours: Vec<&str> = small.iter().map(String::as_str).collect();
+        for mark in marks {
+            ours.push(mark);
+        }
         remove_all(files, name, &ours, &manifest).map_err(|error| stuck(&error, name))?;
         made.clear();
         Ok(None)
     }
+}
+
+/// Nothing is in a directory that is gone.
+fn gone(error: Error) -> Result<Vec<crate::target::Entry>> {
+    if error.kind == Kind::NotFound {
+        Ok(Vec::new())
+    } else {
+        Err(error)
+    }
+}
+
+/// The names of a run's small files among entries of its directory.
+fn small_among(entries: &[crate::target::Entry], run_id: &str) -> Vec<String> {
+    entries
+        .iter()
+        .filter(|entry| !entry.directory && names::read(run_id, &entry.name).is_some())
+        .map(|entry| entry.name.clone())
+        .collect()
 }
 
 /// Notes what was made. A failure may come after the deed (an answer that got lost, a file half written), so that
@@ -263,63 +361,6 @@ fn note(made: &mut Vec<Made>, what: Made, done: Result<()>) -> Result<()> {
         made.push(what);
     }
     done
-}
-
-/// Removes files of ours, the manifest last, then their directory. While anything stays, so does the manifest: by it
-/// `clean` knows the directory.
-fn remove_all(files: &mut dyn Files, name: &str, ours: &[&str], manifest: &[u8]) -> Result<()> {
-    for file in ours.iter().filter(|file| **file != MANIFEST) {
-        insist(|| files.remove(&format!("{name}/{file}")))?;
-    }
-    let mut unmarked = Ok(());
-    if ours.contains(&MANIFEST) {
-        unmarked = insist(|| files.remove(&format!("{name}/{MANIFEST}")));
-    }
-    let Err(error) = insist(|| files.remove_directory(name)) else {
-        // With the directory went whatever was in it.
-        return Ok(());
-    };
-    if !error.server_lost() && !holds_a_twin(files, name, ours) {
-        // It is empty, or holds what is not ours. If this fails too, nothing of ours is left in it.
-        let _ = files.put(&format!("{name}/{MANIFEST}"), manifest);
-    }
-    // What kept the manifest says more than "not empty".
-    unmarked.and(Err(error))
-}
-
-/// Whether the directory holds a file of a name of ours that is not: with a manifest beside it `clean` would take it.
-fn holds_a_twin(files: &mut dyn Files, name: &str, ours: &[&str]) -> bool {
-    let twin = |entry: &crate::target::Entry| {
-        let name = entry.name.as_str();
-        [LAID, DATA, MANIFEST].contains(&name) && !ours.contains(&name)
-    };
-    files
-        .list(name)
-        .is_ok_and(|entries| entries.iter().any(twin))
-}
-
-/// Removes something, again for a while where what is in the way may pass: an SMB server keeps a file open for a
-/// session that was cut off, a network mount keeps a directory filled while a file in it is still open. What is gone
-/// already needs no removing.
-fn insist(mut remove: impl FnMut() -> Result<()>) -> Result<()> {
-    let deadline = Instant::now() + PASSING;
-    loop {
-        match remove() {
-            Err(error) if error.kind == Kind::NotFound => return Ok(()),
-            Err(error)
-                if matches!(error.kind, Kind::Other | Kind::Gone) && Instant::now() < deadline => {}
-            result => return result,
-        }
-        std::thread::sleep(AGAIN);
-    }
-}
-
-fn stuck(error: &Error, name: &str) -> Error {
-    let message = format!(
-        "{} (directory {name}); 'nasgauge clean URI' removes it later",
-        error.message
-    );
-    Error::new(Phase::Cleanup, error.kind, message)
 }
 
 /// Directories of ours.
@@ -369,19 +410,22 @@ pub(super) fn clean(files: &mut dyn Files, name: &str) -> Result<()> {
         )));
     };
     let entries = files.list(name)?;
-    if let Some(foreign) = entries
-        .iter()
-        .find(|entry| ![LAID, DATA, MANIFEST].contains(&entry.name.as_str()))
-    {
+    let small = small_among(&entries, &manifest.run_id);
+    let marks = |name: &str| [LAID, DATA, MANIFEST].contains(&name);
+    if let Some(foreign) = entries.iter().find(|entry| {
+        let small_file = !entry.directory && names::read(&manifest.run_id, &entry.name).is_some();
+        !marks(&entry.name) && !small_file
+    }) {
         return Err(Error::safety(format!(
             "'{name}' also holds '{}', which is not nasgauge's; it stays",
             foreign.name
         )));
     }
-    let ours: Vec<&str> = [LAID, DATA, MANIFEST]
+    let there = [LAID, DATA, MANIFEST]
         .into_iter()
-        .filter(|file| entries.iter().any(|entry| entry.name == *file))
-        .collect();
+        .filter(|file| entries.iter().any(|entry| entry.name == *file));
+    let mut ours: Vec<&str> = small.iter().map(String::as_str).collect();
+    ours.extend(there);
     remove_all(files, name, &ours, &manifest.bytes()?)
 }
 

@@ -254,7 +254,7 @@ pub fn aggregates(rows: &[Row]) -> Vec<Vec<String>> {
         let good = cell
             .iter()
             .filter(|row| row.status == crate::record::Status::Ok);
-        let metrics: [(&str, Vec<f64>, usize); 4] = [
+        let metrics: [(&str, Vec<f64>, usize); 5] = [
             (
                 "throughput_bytes_per_s",
                 good.clone()
@@ -272,6 +272,11 @@ pub fn aggregates(rows: &[Row]) -> Vec<Vec<String>> {
             (
                 "iops",
                 good.clone().filter_map(|row| row.iops()).collect(),
+                2,
+            ),
+            (
+                "files_per_s",
+                good.clone().filter_map(|row| row.files_per_s()).collect(),
                 2,
             ),
             (

@@ -2,6 +2,8 @@
 
 use crate::record::{Flag, Row, Status};
 
+mod small;
+
 /// A rate in the three units that people mix up: MB/s, MiB/s, Gbit/s.
 #[must_use]
 pub fn rate(rate: Option<crate::units::Rate>) -> [String; 3] {
@@ -42,11 +44,15 @@ pub fn rows(rows: &[Row]) -> String {
             .iter()
             .filter(|row| row.workload == workload && row.direction == direction)
             .collect();
-        text.push_str(&format!("\n{}\n", heading(group[0])));
-        text.push_str(&format!(
-            "  {:<8}{:>9} {:>9} {:>9} {:>7} {:>9} {:>10} {:>10}\n",
-            "target", "in flight", "MB/s", "MiB/s", "Gbit/s", "IOPS", "median", "p99"
-        ));
+        if let Some(files) = group[0].files {
+            text.push_str(&small::heading(group[0], files));
+        } else {
+            text.push_str(&format!("\n{}\n", heading(group[0])));
+            text.push_str(&format!(
+                "  {:<8}{:>9} {:>9} {:>9} {:>7} {:>9} {:>10} {:>10}\n",
+                "target", "in flight", "MB/s", "MiB/s", "Gbit/s", "IOPS", "median", "p99"
+            ));
+        }
         for row in group {
             text.push_str(&one(row, &label(rows, row)));
         }
@@ -107,12 +113,16 @@ fn one(row: &Row, target: &str) -> String {
         .iops()
         .map_or_else(|| "-".into(), |iops| format!("{iops:.0}"));
     let inflight = format!("{}x{}", row.lanes, row.iodepth);
-    let mut text = format!(
-        "  {:<8}{inflight:>9} {megabytes:>9} {mebibytes:>9} {gigabits:>7} {iops:>9} {:>10} {:>10}\n",
-        target,
-        latency(row.latency_ns.p50),
-        latency(row.latency_ns.p99),
-    );
+    let mut text = if row.files.is_some() {
+        small::line(row, target)
+    } else {
+        format!(
+            "  {:<8}{inflight:>9} {megabytes:>9} {mebibytes:>9} {gigabits:>7} {iops:>9} {:>10} {:>10}\n",
+            target,
+            latency(row.latency_ns.p50),
+            latency(row.latency_ns.p99),
+        )
+    };
     if let Some(durable) = row
         .durable()
         .filter(|_| row.flush_seconds.is_some_and(|flush| flush > 0.0))

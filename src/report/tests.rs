@@ -44,6 +44,7 @@ fn row() -> Row {
         status: Status::Ok,
         flags: vec![Flag::Loopback, Flag::TooShort],
         error: None,
+        files: None,
     }
 }
 
@@ -238,7 +239,19 @@ fn the_table_fits_80_columns_and_explains_its_marks() {
         flags: vec![Flag::ServerLost],
         ..row()
     };
-    let text = table::rows(&[row(), fast, lost]);
+    let listed = Row {
+        workload: "small".into(),
+        direction: "list".into(),
+        pattern: "files".into(),
+        bytes: 0,
+        files: Some(crate::record::SmallFiles {
+            nrfiles: 10_000_000,
+            filesize: 0,
+            entries: Some(100),
+        }),
+        ..row()
+    };
+    let text = table::rows(&[row(), fast, lost, listed.clone()]);
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }
@@ -250,9 +263,33 @@ fn the_table_fits_80_columns_and_explains_its_marks() {
         "150.",
         "durable",
         "SERVER_LOST: it went away",
+        "small: list a directory of 100 entries",
+        " 50000000         -         -       - ",
         "loopback",
     ] {
         assert!(text.contains(word), "{word} in {text}");
     }
     assert_eq!(table::rows(&[]), "");
+    let line = csv::summary(&listed);
+    for (column, want) in [
+        ("iops", "500000.00"),
+        ("throughput_bytes_per_s", ""),
+        ("client_cpu_s_per_gb", ""),
+    ] {
+        assert_eq!(cell(&line, csv::SUMMARY, column), want, "{column}");
+    }
+    let lines = csv::aggregates(&[listed]);
+    let metrics: Vec<_> = lines
+        .iter()
+        .map(|line| {
+            (
+                cell(line, csv::AGGREGATE, "metric"),
+                cell(line, csv::AGGREGATE, "mean"),
+            )
+        })
+        .collect();
+    assert!(
+        metrics.contains(&("files_per_s", "50000000.00")),
+        "{metrics:?}"
+    );
 }

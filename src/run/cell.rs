@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::engine::Job;
+use crate::engine::{FileJob, Job};
 use crate::error::{Error, Kind, Phase, Result};
 use crate::payload::Content;
 use crate::record::Row;
 use crate::run::drive::{Driven, drive};
+use crate::run::files;
 use crate::run::intervals::Intervals;
 use crate::run::results::Results;
 use crate::run::row::Rows;
@@ -41,6 +42,10 @@ pub(super) fn measure(
     if let Err(error) = place.object() {
         return Ok((rows.broken(&error.clone()), 0));
     }
+    let small = match files::ready(context, place, &phase, watch) {
+        Ok(small) => small,
+        Err(error) => return Ok((rows.broken(&error), 0)),
+    };
     let label = format!(
         "{} on {}",
         context.plan.cell_name(context.cell),
@@ -49,25 +54,30 @@ pub(super) fn measure(
     let seconds = phase
         .runtime
         .map(|runtime| runtime.seconds() + phase.ramp_time.seconds());
-    let bytes = if seconds.is_some() {
+    let moves = phase
+        .rw
+        .file_op()
+        .is_none_or(crate::op::FileOp::moves_content);
+    let bytes = if seconds.is_some() || !moves {
         None
     } else {
         Some(phase.bytes.map_or(phase.size.0, |bytes| bytes.0))
     };
     watch.begin(&StepView {
-        label,
+        label: label.clone(),
         number: Some(context.number),
         seconds,
         bytes,
     });
     if phase.rw.reads()
+        && small.is_none()
         && let Some(site) = place.site()
     {
         // What can't be forgotten shows in the device's counters.
         let _ = site.drop_cache();
     }
     let jobs = match place.object() {
-        Ok(object) => jobs(context, &place.caps, &phase, lanes, object),
+        Ok(object) => jobs(context, &place.caps, &phase, object, small.as_ref()),
         Err(error) => return Ok((rows.broken(&error.clone()), 0)),
     };
     rows.started();
@@ -75,19 +85,27 @@ pub(super) fn measure(
     let driven = drive(place, jobs, context.stop, watch, &mut |at, sum| {
         intervals.sample(at, sum, results)
     })?;
-    let stored = check_stored(place, &phase, &driven);
+    let stored = match &small {
+        Some(small) => files::check(place, &phase, small, &driven),
+        None => check_stored(place, &phase, &driven),
+    };
+    if let Some(cut) = files::cut_short(&phase, &driven) {
+        watch.note(&format!("{label}: {cut}"));
+    }
     let rows = rows.finish(&driven, stored.as_ref(), context.stop.load(Relaxed));
     intervals.finish(&driven, results)?;
     Ok((rows, driven.generations()))
 }
 
-fn jobs(
+/// A job for each lane of a phase, on the object's blocks or on the small files beside it.
+pub(super) fn jobs(
     context: &Context<'_>,
     caps: &crate::target::Caps,
     phase: &workload::Phase,
-    lanes: u16,
     object: &crate::guard::Object,
+    small: Option<&FileJob>,
 ) -> Vec<Job> {
+    let lanes = phase.lanes;
     let blocks = Content {
         key: object.content.key,
         ..phase.content(0)
@@ -97,7 +115,10 @@ fn jobs(
         lane,
         lanes,
         attach: Attach {
-            object: object.name.clone(),
+            object: match small {
+                Some(_) => object.directory().to_owned(),
+                None => object.name.clone(),
+            },
             write: phase.rw.writes(),
             direct: phase.direct,
             durability: phase.durability,
@@ -112,6 +133,7 @@ fn jobs(
         content: blocks.clone(),
         generation: Some(context.generation),
         flush: caps.flush,
+        files: small.cloned(),
     };
     (0..lanes).map(job).collect()
 }

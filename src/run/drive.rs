@@ -98,6 +98,11 @@ impl Driven {
             .sum()
     }
 
+    /// Entries that listings showed; None where nothing was listed.
+    pub(super) fn entries(&self) -> Option<u64> {
+        self.reports.iter().find_map(|report| report.entries)
+    }
+
     /// CPU time of all workers in nanoseconds.
     pub(super) fn cpu_ns(&self) -> u64 {
         self.reports.iter().map(|report| report.cpu_ns).sum()

@@ -3,9 +3,9 @@
 use super::cell::Context;
 use super::drive::Driven;
 use crate::error::Error;
-use crate::op::{Direction, Durability};
+use crate::op::{Direction, Durability, FileOp};
 use crate::payload::{Content, Fill, Payload};
-use crate::record::{Flag, LatencySummary, Row, Status};
+use crate::record::{Flag, LatencySummary, Row, SmallFiles, Status};
 use crate::run::site::Place;
 use crate::run::{now_utc, status_of};
 use crate::spec::workload::Phase;
@@ -46,10 +46,21 @@ impl Rows {
             spec.protocol == "smb" && spec.user.is_none(),
         );
         mark(Flag::Wsl, cell.wsl && !spec.hosts.is_empty());
-        mark(Flag::Compressible, compressible(&content));
+        let op = phase.rw.file_op();
+        let moves = op.is_none_or(FileOp::moves_content);
+        mark(Flag::Compressible, moves && compressible(&content));
+        mark(
+            Flag::NamesCached,
+            spec.protocol == "file" && matches!(op, Some(FileOp::Stat | FileOp::List)),
+        );
         let foreign = place.object().is_ok_and(|object| object.foreign);
         mark(Flag::UserFile, foreign);
-        let connections = u32::from(place.caps.connections) * u32::from(lanes);
+        // A worker on small files makes one call at a time, on one connection.
+        let each = match op {
+            Some(_) => place.caps.connections.min(1),
+            None => place.caps.connections,
+        };
+        let connections = u32::from(each) * u32::from(lanes);
         let template = Row {
             run_id: cell.run_id.to_owned(),
             started_utc: now_utc(),
@@ -59,8 +70,8 @@ impl Rows {
             engine: place.caps.engine.to_owned(),
             workload: cell.plan.cell_name(cell.cell),
             direction: String::new(),
-            pattern: phase.rw.key().to_owned(),
-            block_size_bytes: phase.block_size(),
+            pattern: op.map_or(phase.rw.key(), |_| "files").to_owned(),
+            block_size_bytes: phase.block_size().filter(|_| moves),
             iodepth: phase.iodepth,
             lanes,
             connections: Some(connections),
@@ -89,8 +100,14 @@ impl Rows {
             status: Status::Ok,
             flags,
             error: None,
+            files: phase.files.map(|files| SmallFiles {
+                nrfiles: files.nrfiles,
+                filesize: files.filesize.0,
+                entries: None,
+            }),
         };
-        let writes = phase.rw.writes() && place.protocol.name != "null";
+        let writes =
+            phase.rw.writes() && moves && phase.block_max() > 0 && place.protocol.name != "null";
         Self {
             phase: phase.clone(),
             template,
@@ -111,8 +128,9 @@ impl Rows {
 
     /// A row of this cell with nothing measured.
     pub(super) fn blank(&self, direction: Direction) -> Row {
+        let op = self.phase.rw.file_op();
         Row {
-            direction: direction.key().to_owned(),
+            direction: op.map_or(direction.key(), FileOp::key).to_owned(),
             ..self.template.clone()
         }
     }
@@ -170,12 +188,15 @@ impl Rows {
         row.busiest_core_percent = driven.busiest_core_percent;
         let share = tally.bytes as f64 / driven.bytes().max(1) as f64;
         row.client_cpu_s = Some(driven.cpu_ns() as f64 / 1e9 * share);
-        if direction == Direction::Write {
+        if let Some(op) = self.phase.rw.file_op() {
+            self.small(&mut row, driven, op);
+        } else if direction == Direction::Write {
             self.written(&mut row, driven);
         } else {
             self.read(&mut row, driven);
         }
         if self.caps.connections > 0
+            && row.files.is_none()
             && row
                 .wire_ops
                 .is_some_and(|wire| wire as f64 > 1.5 * driven.ops() as f64)
@@ -188,6 +209,36 @@ impl Rows {
         Self::judge(&mut row, driven, stored, stopped);
         row.flags.sort_unstable();
         row
+    }
+
+    /// What only rows of small files have.
+    fn small(&self, row: &mut Row, driven: &Driven, op: FileOp) {
+        row.client_cpu_s = Some(driven.cpu_ns() as f64 / 1e9);
+        if let Some(files) = &mut row.files {
+            files.entries = driven.entries();
+            let mut words: Vec<String> = row
+                .negotiated
+                .split_whitespace()
+                .map(str::to_owned)
+                .collect();
+            words.push(format!("nrfiles={}", files.nrfiles));
+            words.extend(files.entries.map(|entries| format!("entries={entries}")));
+            row.negotiated = words.join(" ");
+        }
+        match op {
+            FileOp::Create => self.written(row, driven),
+            FileOp::Open => self.read(row, driven),
+            FileOp::Stat | FileOp::List => {
+                let asked = if self.caps.connections > 0 {
+                    "bypassed"
+                } else {
+                    "unknown"
+                };
+                row.cache_state = Some(asked.to_owned());
+            }
+            // The server's answer is all that there is.
+            FileOp::Rename | FileOp::Remove => {}
+        }
     }
 
     fn written(&self, row: &mut Row, driven: &Driven) {

@@ -8,6 +8,7 @@ use crate::engine::Job;
 use crate::error::{Error, Kind, Phase, Result};
 use crate::fleet;
 use crate::guard::{Claim, Object, Site};
+use crate::run::files::Laid;
 use crate::run::{Identity, Settings, StepView, Watch, drive, split_phase};
 use crate::spec::plan::{Cell, Plan};
 use crate::spec::uri::TargetSpec;
@@ -28,6 +29,8 @@ pub(super) struct Place {
     /// None when it could not be opened; then `broken` says why.
     site: Option<Site>,
     broken: Option<Error>,
+    /// The small files that stand there.
+    pub(super) laid: Option<Laid>,
     loopback: Option<bool>,
 }
 
@@ -43,7 +46,7 @@ pub(super) fn open_all(
     for text in &plan.targets {
         let spec = TargetSpec::parse(text)?;
         let protocol = target::check(&spec)?;
-        preflight(plan, &(protocol.caps)(&spec)).map_err(|error| error.at(text))?;
+        preflight(plan, &spec, protocol).map_err(|error| error.at(text))?;
         specs.push((spec, protocol));
     }
     let mut places = Vec::new();
@@ -102,7 +105,8 @@ pub(super) fn leave_all(places: &mut [Place], watch: &mut dyn Watch) -> Vec<Stri
 }
 
 /// What a plan asks of a target that it can't do, before it is opened.
-fn preflight(plan: &Plan, caps: &Caps) -> Result<()> {
+fn preflight(plan: &Plan, spec: &TargetSpec, protocol: &Protocol) -> Result<()> {
+    let caps = &(protocol.caps)(spec);
     for cell in plan
         .cells()
         .iter()
@@ -126,6 +130,20 @@ fn preflight(plan: &Plan, caps: &Caps) -> Result<()> {
                 phase.durability.key(),
                 caps.engine
             )));
+        }
+        if phase.files.is_some() {
+            if protocol.folder.is_none() {
+                return Err(Error::usage(format!(
+                    "workload {name} works on small files, and {} has none; targets with files are paths, nfs:// and smb://",
+                    protocol.name
+                )));
+            }
+            if spec.switch("direct")? == Some(true) {
+                return Err(Error::usage(format!(
+                    "workload {name} works on small files, which direct=1 can't read or write; leave it out"
+                )));
+            }
+            continue;
         }
         let blocks = phase.size.0 / u64::from(phase.block_max());
         if blocks < u64::from(lanes) {
@@ -167,6 +185,7 @@ impl Place {
             caps,
             site: None,
             broken: None,
+            laid: None,
             loopback,
         }
     }
@@ -226,6 +245,8 @@ impl Place {
             created_utc: run.started_utc.clone(),
             content: first.content(run.key ^ index as u64),
             size: plan.file_size(),
+            small_files: plan.small_files().map_or(0, |(count, _)| count),
+            small_room: plan.small_files().map_or(0, |(_, room)| room),
             writes: plan.writes(),
             write_bytes: plan.write_bytes().map(|bytes| bytes.0),
             read_existing: plan.read_existing.clone(),
@@ -251,7 +272,7 @@ impl Place {
         let forced = self.login.spec.switch("direct")? == Some(true);
         for cell in plan.cells() {
             let phase = plan.phase(cell);
-            if !(always || phase.direct || forced) {
+            if phase.files.is_some() || !(always || phase.direct || forced) {
                 continue;
             }
             let Some(unit) = site.direct_alignment()?.filter(|unit| *unit > 1) else {
@@ -299,10 +320,10 @@ impl Place {
         };
         site.enter()?;
         let object = site.object().clone();
-        if object.laid || !self.caps.stores {
+        let bytes = plan.file_size();
+        if object.laid || !self.caps.stores || bytes == 0 {
             return Ok(());
         }
-        let bytes = plan.file_size();
         let label = format!(
             "laying {} of test data on {}",
             Bytes(bytes),
@@ -343,6 +364,7 @@ impl Place {
             content: object.content,
             generation: None,
             flush: self.caps.flush,
+            files: None,
         };
         // However far it gets, this much may have to be removed.
         site.written_to(bytes);

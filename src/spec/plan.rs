@@ -9,6 +9,8 @@ use crate::spec::uri::TargetSpec;
 use crate::spec::workload::{Phase, Workload};
 use crate::units::{Bytes, Nanos, SECOND};
 
+mod small;
+
 /// Version of `plan.toml`.
 pub const PLAN_VERSION: u32 = 1;
 /// A run planned for longer than this asks first.
@@ -167,6 +169,7 @@ impl Plan {
                 "--read-existing {path} only reads, but workload {name} writes"
             )));
         }
+        self.validate_files()?;
         self.validate_verification()
     }
 
@@ -174,7 +177,7 @@ impl Plan {
     fn validate_verification(&self) -> Result<()> {
         let involved: Vec<&Phase> = self
             .phases()
-            .filter(|phase| phase.verify || phase.rw.writes())
+            .filter(|phase| phase.files.is_none() && (phase.verify || phase.rw.writes()))
             .collect();
         let verifies = involved.iter().any(|phase| phase.verify);
         let writes = involved.iter().any(|phase| phase.rw.writes());
@@ -250,10 +253,11 @@ impl Plan {
         }
     }
 
-    /// Bytes of the test file that each target needs: the largest size of any phase.
+    /// Bytes of the test file that each target needs: the largest size of any phase; 0 when all work on small files.
     #[must_use]
     pub fn file_size(&self) -> u64 {
-        self.phases().map(|phase| phase.size.0).max().unwrap_or(0)
+        let blocks = self.phases().filter(|phase| phase.files.is_none());
+        blocks.map(|phase| phase.size.0).max().unwrap_or(0)
     }
 
     /// Whether any phase writes.
@@ -270,8 +274,9 @@ impl Plan {
         } else {
             self.file_size()
         };
-        let mut total = laid;
-        for phase in self.phases().filter(|phase| phase.rw.writes()) {
+        let mut total = laid.saturating_add(self.small_bytes_written());
+        let blocks = self.phases().filter(|phase| phase.files.is_none());
+        for phase in blocks.filter(|phase| phase.rw.writes()) {
             let bytes = match (phase.bytes, phase.runtime) {
                 (Some(bytes), _) => bytes.0,
                 (None, None) => phase.size.0,

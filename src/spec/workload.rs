@@ -5,14 +5,16 @@
 
 mod check;
 mod file;
+mod files;
 
 use serde::{Deserialize, Serialize};
 
-use crate::op::Durability;
+use crate::op::{Direction, Durability, FileOp};
 use crate::payload::{Content, Fill};
 use crate::units::{Bytes, Nanos};
 
 pub use file::PhaseFile;
+pub use files::Files;
 
 /// A named list of phases.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,7 +29,7 @@ pub struct Workload {
     pub phases: Vec<Phase>,
 }
 
-/// The access pattern, in fio's words.
+/// The access pattern, in fio's words, or the operation on small files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rw {
@@ -43,6 +45,18 @@ pub enum Rw {
     Rw,
     /// Random reads and writes, mixed.
     RandRw,
+    /// Small files are made and written.
+    Create,
+    /// Small files are opened and read.
+    Open,
+    /// Small files are asked for their sizes.
+    Stat,
+    /// The directory of the small files is listed.
+    List,
+    /// Small files get other names.
+    Rename,
+    /// Small files are removed.
+    Remove,
 }
 
 /// How random offsets spread over the file.
@@ -100,6 +114,9 @@ pub struct Phase {
     pub dedupe_percent: u8,
     /// Check each byte read.
     pub verify: bool,
+    /// The small files that it works on; None where blocks of one file are read and written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<Files>,
 }
 
 impl Rw {
@@ -109,16 +126,36 @@ impl Rw {
         matches!(self, Self::RandRead | Self::RandWrite | Self::RandRw)
     }
 
+    /// The operation on small files; None for blocks of one file.
+    #[must_use]
+    pub const fn file_op(self) -> Option<FileOp> {
+        match self {
+            Self::Create => Some(FileOp::Create),
+            Self::Open => Some(FileOp::Open),
+            Self::Stat => Some(FileOp::Stat),
+            Self::List => Some(FileOp::List),
+            Self::Rename => Some(FileOp::Rename),
+            Self::Remove => Some(FileOp::Remove),
+            _ => None,
+        }
+    }
+
     /// Whether anything is read.
     #[must_use]
     pub const fn reads(self) -> bool {
-        !matches!(self, Self::Write | Self::RandWrite)
+        match self.file_op() {
+            Some(op) => matches!(op.direction(), Direction::Read),
+            None => !matches!(self, Self::Write | Self::RandWrite),
+        }
     }
 
-    /// Whether anything is written.
+    /// Whether anything is written or changed.
     #[must_use]
     pub const fn writes(self) -> bool {
-        !matches!(self, Self::Read | Self::RandRead)
+        match self.file_op() {
+            Some(op) => matches!(op.direction(), Direction::Write),
+            None => !matches!(self, Self::Read | Self::RandRead),
+        }
     }
 
     /// The CSV key, fio's word.
@@ -131,6 +168,12 @@ impl Rw {
             Self::RandWrite => "randwrite",
             Self::Rw => "rw",
             Self::RandRw => "randrw",
+            Self::Create => FileOp::Create.key(),
+            Self::Open => FileOp::Open.key(),
+            Self::Stat => FileOp::Stat.key(),
+            Self::List => FileOp::List.key(),
+            Self::Rename => FileOp::Rename.key(),
+            Self::Remove => FileOp::Remove.key(),
         }
     }
 }

@@ -43,6 +43,7 @@ pub const PROTOCOL: Protocol = Protocol {
     caps,
     control: |login| Ok(Control::Device(Box::new(Raw::new(&login.spec)?))),
     connect,
+    folder: None,
 };
 
 const ENGINES: &[Engine] = &[Engine::Psync, Engine::IoUring];
@@ -172,6 +173,7 @@ impl Device for Raw {
         Ok(Facts {
             lines,
             free_bytes: Some(identity.capacity),
+            free_files: None,
             server: None,
         })
     }

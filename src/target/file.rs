@@ -1,11 +1,13 @@
 //! `file:/dir` or a plain path: files of the kernel, on a disk or on whatever is mounted there.
 //!
 //! The URI names a directory; objects lie in it. Read first: [`tree`] walks below it without following links,
-//! [`directory`] is the control side, [`extents`] finds what was never written. The data side is `local`'s.
+//! [`directory`] is the control side, [`extents`] finds what was never written, [`folder`] moves small files. The data
+//! side of blocks is `local`'s.
 //! Must not know: block devices, markers, or what a run is made of.
 
 pub mod directory;
 pub mod extents;
+mod folder;
 pub mod tree;
 
 use rustix::fs::OFlags;
@@ -40,6 +42,7 @@ pub const PROTOCOL: Protocol = Protocol {
         ))))
     },
     connect,
+    folder: Some(folder::open),
 };
 
 const ENGINES: &[Engine] = &[Engine::Psync, Engine::IoUring, Engine::Mmap];

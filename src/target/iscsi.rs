@@ -58,4 +58,5 @@ pub const PROTOCOL: Protocol = Protocol {
         let lane = Unit::open(login).and_then(|unit| Lane::new(unit, attach));
         Ok(Box::new(lane.map_err(|error| error.at(&login.spec.uri))?))
     },
+    folder: None,
 };

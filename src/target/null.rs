@@ -22,6 +22,7 @@ pub const PROTOCOL: Protocol = Protocol {
     },
     control: |_| Ok(Control::Volatile(Box::new(Nothing))),
     connect: |_: &Login, _: &Attach| Ok(Box::new(Nothing)),
+    folder: None,
 };
 
 struct Nothing;

@@ -41,6 +41,7 @@ pub const PROTOCOL: Protocol = Protocol {
         })))
     },
     connect: |login, attach| Ok(Box::new(Copying::new(login, attach)?)),
+    folder: None,
 };
 
 /// The name that the memfd shows in `/proc`: a session opens nothing else.
@@ -106,6 +107,7 @@ impl Volatile for Ram {
                 (Some(limit), Some(usable)) => Some(limit.min(usable)),
                 (limit, usable) => limit.or(usable),
             },
+            free_files: None,
             server: None,
         })
     }

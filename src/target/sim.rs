@@ -19,6 +19,8 @@ use crate::spec::uri::TargetSpec;
 use crate::target::{Attach, Caps, Control, Facts, Login, Protocol, Session, Threads, Volatile};
 use crate::units::{Nanos, Rate};
 
+mod folder;
+
 /// The registry line.
 pub const PROTOCOL: Protocol = Protocol {
     name: "sim",
@@ -37,6 +39,10 @@ pub const PROTOCOL: Protocol = Protocol {
         ("stall_at", "this operation takes 'stall' longer"),
         ("stall", "how long a stall takes, 2s by default"),
         ("flush", "how long a flush takes, nothing by default"),
+        (
+            "entries",
+            "what a listing of small files shows, 0 by default",
+        ),
     ],
     check: |spec| Model::read(spec).map(drop),
     caps: |_| Caps {
@@ -50,6 +56,7 @@ pub const PROTOCOL: Protocol = Protocol {
     },
     control: |login| Model::read(&login.spec).map(|model| Control::Volatile(Box::new(model))),
     connect: |login, attach| Ok(Box::new(Sim::new(Model::read(&login.spec)?, login, attach))),
+    folder: Some(folder::open),
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -71,6 +78,7 @@ struct Model {
     stall_at: Option<u64>,
     stall_ns: u64,
     flush_ns: u64,
+    entries: u64,
 }
 
 impl Model {
@@ -115,6 +123,7 @@ impl Model {
             stall_at: number("stall_at")?,
             stall_ns: span("stall", 2_000_000_000)?,
             flush_ns: span("flush", 0)?,
+            entries: number("entries")?.unwrap_or(0),
         })
     }
 }

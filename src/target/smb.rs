@@ -2,7 +2,7 @@
 //!
 //! Read first: [`place`] takes the URI apart and spells it as libsmbclient wants it; [`server`] asks the server
 //! for its dialect and limits before anything logs in, and [`identity`] for its name; [`share`] logs in and holds
-//! the one client; [`files`] is the control side and [`session`] the data side over it. libsmbclient holds one lock
+//! the one client; [`files`] is the control side, [`session`] the data side over it and [`folder`] that of small files. libsmbclient holds one lock
 //! and one configuration for a whole process, so each session belongs into a child process of its own ([`home`]
 //! says what its `HOME` must be), and it writes remarks to standard output, which that process must not use for
 //! anything else.
@@ -11,6 +11,7 @@
 
 mod fault;
 mod files;
+mod folder;
 mod home;
 mod identity;
 mod place;
@@ -47,6 +48,7 @@ pub const PROTOCOL: Protocol = Protocol {
         Ok(Control::Files(Box::new(files::ShareFiles::open(share)?)))
     },
     connect: |login: &Login, attach: &Attach| connect(login, attach),
+    folder: Some(folder::open),
 };
 
 /// No flush: libsmbclient exports nothing that sends SMB2 FLUSH, so what it wrote is accepted, not durable.

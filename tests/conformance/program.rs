@@ -186,12 +186,38 @@ impl Results {
                 );
             }
             assert_eq!(sum(&latency, "count"), count(row, "ops"), "{row:?}");
-            self.check_sizes(row);
+            if row["pattern"] == "files" {
+                Self::check_files(row);
+            } else {
+                self.check_sizes(row);
+            }
+            if count(row, "bytes") == 0 {
+                assert_eq!(row["throughput_bytes_per_s"], "", "{row:?}");
+                continue;
+            }
             let rate = number(row, "bytes") / number(row, "seconds");
             let told = number(row, "throughput_bytes_per_s");
             assert!((rate / told - 1.0).abs() < 1e-3, "{rate} and {told}");
         }
         self.check_texts();
+    }
+
+    /// Small files: content moves whole or not at all, and each operation takes a request at least.
+    fn check_files(row: &Line) {
+        let ops = count(row, "ops");
+        let size = if row["block_size_bytes"].is_empty() {
+            0
+        } else {
+            count(row, "block_size_bytes")
+        };
+        assert_eq!(count(row, "bytes"), ops * size, "{row:?}");
+        assert!((number(row, "iops") * number(row, "seconds") / ops as f64 - 1.0).abs() < 1e-2);
+        assert!(
+            row["wire_ops"].is_empty() || count(row, "wire_ops") >= ops,
+            "{row:?}"
+        );
+        assert_eq!(row["iodepth"], "1");
+        assert!(row["negotiated"].contains("nrfiles="), "{row:?}");
     }
 
     fn check_sizes(&self, row: &Line) {

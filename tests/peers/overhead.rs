@@ -72,6 +72,7 @@ fn ours(directory: &str) -> f64 {
         content: content(),
         generation: None,
         flush: true,
+        files: None,
     };
     let start = nasgauge::clock::monotonic_ns();
     let report = engine::run(

@@ -41,6 +41,7 @@ pub fn lane_job(keys: &str, lane: u16, lanes: u16, object: &str) -> Job {
         seed: 1,
         generation: Some(1_000),
         flush: true,
+        files: None,
     }
 }
 

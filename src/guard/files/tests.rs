@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::*;
+use crate::error::Phase;
 use crate::guard::{self, Site, test_claim};
 use crate::payload::{Content, Fill};
 use crate::target::{Control, Entry, Facts};
@@ -30,6 +31,7 @@ struct Disk {
     calls: usize,
     fault: Option<Fault>,
     free: Option<u64>,
+    free_files: Option<u64>,
     unwritten: Option<u64>,
     /// What another program makes just before a run would.
     racing: Option<String>,
@@ -109,6 +111,7 @@ impl Files for Mock {
         self.call(|disk| {
             Ok(Facts {
                 free_bytes: disk.free,
+                free_files: disk.free_files,
                 ..Facts::default()
             })
         })
@@ -221,6 +224,28 @@ fn clean_all(mock: &Mock) {
     }
 }
 
+/// Lays small files, as a run's workers do: each third has its second name.
+fn small(mock: &Mock, count: u32) {
+    let mut name = String::new();
+    for number in 0..count {
+        names::make(&mut name, &test_claim().run_id, number, number % 3 == 0);
+        let path = format!("{OURS}/{name}");
+        mock.0
+            .borrow_mut()
+            .tree
+            .insert(path, Some(b"small".to_vec()));
+    }
+}
+
+fn small_claim() -> Claim {
+    Claim {
+        size: 0,
+        small_files: 4,
+        small_room: 4 * 4096,
+        ..test_claim()
+    }
+}
+
 /// A whole run on the mock: what `run` does with a site. Err from any step; leaves in any case.
 fn story(mock: &Mock, claim: &Claim) -> Result<Option<String>> {
     let mut site = Site::examine(mock.control(), claim.clone())?;
@@ -228,6 +253,7 @@ fn story(mock: &Mock, claim: &Claim) -> Result<Option<String>> {
         if let Some(Some(data)) = mock.0.borrow_mut().tree.get_mut(&site.object().name) {
             data.resize(claim.size as usize, 1);
         }
+        small(mock, claim.small_files);
         site.stored_size()?;
         site.laid()
     });
@@ -270,11 +296,12 @@ fn after_any_single_fault_nothing_stays_or_clean_removes_it() {
         (true, Kind::TimedOut),
         (true, Kind::Gone),
     ];
-    for keep in [false, true] {
-        let claim = Claim {
-            keep,
-            ..test_claim()
-        };
+    let kept = Claim {
+        keep: true,
+        ..test_claim()
+    };
+    for claim in [test_claim(), kept, small_claim()] {
+        let keep = claim.keep;
         for (after, kind) in faults {
             for at in 0.. {
                 let mock = users();
@@ -315,7 +342,7 @@ fn after_any_single_fault_nothing_stays_or_clean_removes_it() {
 
 #[test]
 fn a_server_lost_at_any_point_leaves_at_most_an_empty_directory_beside_what_clean_removes() {
-    for at in 0..30 {
+    for (at, claim) in (0..30).flat_map(|at| [(at, test_claim()), (at, small_claim())]) {
         let mock = users();
         let mut before = mock.tree();
         mock.0.borrow_mut().fault = Some(Fault {
@@ -324,7 +351,7 @@ fn a_server_lost_at_any_point_leaves_at_most_an_empty_directory_beside_what_clea
             lasting: true,
             kind: Kind::Gone,
         });
-        let _ = story(&mock, &test_claim());
+        let _ = story(&mock, &claim);
         mock.0.borrow_mut().fault = None;
         clean_all(&mock);
         if mock.tree().contains_key(OURS) {
@@ -545,6 +572,86 @@ fn a_run_that_keeps_its_file_prepares_the_next() {
     assert_eq!(site.object().content.key, claim.content.key);
     clean_all(&mock);
     assert_eq!(mock.tree(), users().tree());
+}
+
+#[test]
+fn small_files_are_told_from_all_else_in_our_directory() {
+    let mock = users();
+    let before = mock.tree();
+    let mut site = Site::examine(mock.control(), small_claim()).expect("a fine place");
+    site.enter().expect("entered");
+    assert!(
+        !mock.tree().contains_key(&format!("{OURS}/data.bin")),
+        "no blocks, no file for them"
+    );
+    small(&mock, 4);
+    let found = site.small_files().expect("listed").expect("a directory");
+    assert_eq!(found.present.len(), 4);
+    assert_eq!(found.entries, 5, "the manifest too");
+    assert_eq!(site.small_size(1, false), Ok(5));
+    assert_eq!(site.remove_small(1, false), Ok(()));
+    assert!(site.small_size(1, false).is_err());
+
+    let stray = format!("{OURS}/{}.00000001.jpg", test_claim().run_id);
+    mock.0
+        .borrow_mut()
+        .tree
+        .insert(stray.clone(), Some(b"mine".to_vec()));
+    let mut control = mock.control();
+    let leftovers = guard::leftovers(&mut control).expect("listed");
+    let as_it_was = mock.tree();
+    let refused = guard::clean(&mut control, &leftovers[0]).expect_err("a stray");
+    assert_eq!(refused.kind, Kind::Safety);
+    assert_eq!(mock.tree(), as_it_was);
+    assert!(site.leave().is_err(), "it stays");
+    let left: Vec<_> = mock
+        .tree()
+        .into_keys()
+        .filter(|path| !before.contains_key(path))
+        .collect();
+    assert_eq!(
+        left,
+        [
+            OURS.to_owned(),
+            stray.clone(),
+            format!("{OURS}/nasgauge.json")
+        ]
+    );
+    mock.0.borrow_mut().tree.remove(&stray);
+    clean_all(&mock);
+    assert_eq!(mock.tree(), before);
+}
+
+#[test]
+fn small_files_never_go_into_a_prepared_directory() {
+    let content = test_claim().content;
+    let mock = prepared(1 << 20, &content, 1 << 20, true);
+    let claim = Claim {
+        size: 1 << 20,
+        run_id: "another".into(),
+        ..small_claim()
+    };
+    let site = Site::examine(mock.control(), claim).expect("a fine place");
+    assert_eq!(site.object().directory(), "nasgauge-another");
+}
+
+#[test]
+fn small_files_need_inodes() {
+    for (free_files, fits) in [(None, true), (Some(8), true), (Some(7), false)] {
+        let mock = users();
+        mock.0.borrow_mut().free_files = free_files;
+        let found = Site::examine(mock.control(), small_claim());
+        assert_eq!(found.is_ok(), fits, "{free_files:?}");
+        if let Err(error) = found {
+            assert!(error.message.contains("inodes for 7 more"), "{error}");
+        }
+    }
+    let mock = users();
+    mock.0.borrow_mut().free = Some((16 << 20) + 4 * 4096 - 1);
+    let error = Site::examine(mock.control(), small_claim())
+        .err()
+        .expect("full");
+    assert!(error.message.contains("--nrfiles"), "{error}");
 }
 
 #[test]

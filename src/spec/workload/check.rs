@@ -12,6 +12,21 @@ const INFLIGHT_LIMIT: u32 = 65_536;
 impl Phase {
     /// What is impossible, in words; Ok when nothing is.
     pub(in crate::spec) fn validate(&self) -> std::result::Result<(), String> {
+        match (self.rw.file_op(), self.files) {
+            (Some(op), Some(files)) => self.validate_files(op, files)?,
+            (None, None) => self.validate_blocks()?,
+            _ => {
+                return Err(format!(
+                    "rw {} and 'files' don't go together",
+                    self.rw.key()
+                ));
+            }
+        }
+        self.validate_all()
+    }
+
+    /// What is impossible about block sizes.
+    fn validate_blocks(&self) -> std::result::Result<(), String> {
         let check = |ok: bool, message: String| if ok { Ok(()) } else { Err(message) };
         check(!self.blocks.is_empty(), "no block size".into())?;
         let shares: u32 = self.blocks.iter().map(|(_, share)| u32::from(*share)).sum();
@@ -40,6 +55,21 @@ impl Phase {
                 ));
             }
         }
+        let blocks = self.size.0 / u64::from(self.block_max());
+        check(
+            blocks >= u64::from(self.lanes),
+            format!(
+                "size {} holds {blocks} blocks of {}, too few for {} lanes",
+                self.size,
+                Bytes(u64::from(self.block_max())),
+                self.lanes
+            ),
+        )
+    }
+
+    /// What is impossible whatever it works on.
+    fn validate_all(&self) -> std::result::Result<(), String> {
+        let check = |ok: bool, message: String| if ok { Ok(()) } else { Err(message) };
         check(
             (1..=4096).contains(&self.iodepth),
             format!("iodepth {} is not between 1 and 4096", self.iodepth),
@@ -53,16 +83,6 @@ impl Phase {
             inflight <= INFLIGHT_LIMIT,
             format!(
                 "lanes x iodepth is {inflight}; at most {INFLIGHT_LIMIT} operations can be under way"
-            ),
-        )?;
-        let blocks = self.size.0 / u64::from(self.block_max());
-        check(
-            blocks >= u64::from(self.lanes),
-            format!(
-                "size {} holds {blocks} blocks of {}, too few for {} lanes",
-                self.size,
-                Bytes(u64::from(self.block_max())),
-                self.lanes
             ),
         )?;
         check(

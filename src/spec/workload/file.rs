@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::op::Durability;
 use crate::payload::Fill;
+use crate::spec::workload::files::FILE_WORDS;
 use crate::spec::workload::{Distribution, Phase, Rw, Workload};
 use crate::units::{Bytes, Nanos, SECOND};
 
@@ -14,7 +15,7 @@ use crate::units::{Bytes, Nanos, SECOND};
 pub struct PhaseFile {
     /// Name within the workload.
     pub name: Option<String>,
-    /// read, write, randread, randwrite, rw or randrw.
+    /// read, write, randread, randwrite, rw or randrw; or create, open, stat, list, rename, remove for small files.
     pub rw: Option<Rw>,
     /// Share of reads in percent.
     pub rwmixread: Option<u8>,
@@ -56,6 +57,10 @@ pub struct PhaseFile {
     pub dedupe_percent: Option<u8>,
     /// Check each byte read.
     pub verify: Option<bool>,
+    /// How many small files.
+    pub nrfiles: Option<u32>,
+    /// Bytes in each small file.
+    pub filesize: Option<Bytes>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -126,6 +131,8 @@ impl PhaseFile {
             compress_percent: self.compress_percent.or(fallback.compress_percent),
             dedupe_percent: self.dedupe_percent.or(fallback.dedupe_percent),
             verify: self.verify.or(fallback.verify),
+            nrfiles: self.nrfiles.or(fallback.nrfiles),
+            filesize: self.filesize.or(fallback.filesize),
         }
     }
 
@@ -133,22 +140,31 @@ impl PhaseFile {
     pub fn resolve(self, place: &str) -> Result<Phase> {
         let wrong = |message: String| Error::usage(format!("{place}: {message}"));
         let rw = self.rw.ok_or_else(|| {
-            wrong("key 'rw' is missing; one of read, write, randread, randwrite, rw, randrw".into())
+            wrong(format!(
+                "key 'rw' is missing; one of read, write, randread, randwrite, rw, randrw, or {FILE_WORDS} for small files"
+            ))
         })?;
+        if let Some(op) = rw.file_op() {
+            return self.resolve_files(rw, op).map_err(wrong);
+        }
+        if let Some((key, _)) = [
+            ("nrfiles", self.nrfiles.is_some()),
+            ("filesize", self.filesize.is_some()),
+        ]
+        .iter()
+        .find(|(_, given)| *given)
+        {
+            return Err(wrong(format!(
+                "'{key}' is for small files (rw = {FILE_WORDS}); this phase works on blocks of one file, see 'size'"
+            )));
+        }
         let blocks = self.block_sizes(rw).map_err(wrong)?;
         let distribution = self
             .random_distribution
             .as_deref()
             .map_or(Ok(Distribution::Uniform), str::parse);
         let random_distribution = distribution.map_err(wrong)?;
-        let lanes = match (self.lanes, self.numjobs) {
-            (Some(_), Some(_)) => {
-                return Err(wrong(
-                    "'lanes' and 'numjobs' mean the same; give one".into(),
-                ));
-            }
-            (lanes, numjobs) => lanes.or(numjobs).unwrap_or(1),
-        };
+        let lanes = self.lane_count().map_err(wrong)?;
         let durability = match (self.durability, self.end_fsync) {
             (Some(_), Some(_)) => {
                 return Err(wrong(
@@ -182,9 +198,18 @@ impl PhaseFile {
             compress_percent: self.compress_percent.unwrap_or(0),
             dedupe_percent: self.dedupe_percent.unwrap_or(0),
             verify: self.verify.unwrap_or(false),
+            files: None,
         };
         phase.validate().map_err(wrong)?;
         Ok(phase)
+    }
+
+    /// Workers, by either of their names.
+    pub(super) fn lane_count(&self) -> std::result::Result<u16, String> {
+        match (self.lanes, self.numjobs) {
+            (Some(_), Some(_)) => Err("'lanes' and 'numjobs' mean the same; give one".into()),
+            (lanes, numjobs) => Ok(lanes.or(numjobs).unwrap_or(1)),
+        }
     }
 
     fn block_sizes(&self, rw: Rw) -> std::result::Result<Vec<(Bytes, u8)>, String> {
@@ -404,7 +429,7 @@ mod properties {
 
     use super::*;
 
-    const KEYS: &str = "rw|bs|bssplit|iodepth|lanes|numjobs|size|runtime|bytes|ramp_time|rate_iops|fsync|end_fsync|durability|direct|random_distribution|payload|compress_percent|dedupe_percent|verify|rwmixread|name|what";
+    const KEYS: &str = "rw|bs|bssplit|iodepth|lanes|numjobs|size|runtime|bytes|ramp_time|rate_iops|fsync|end_fsync|durability|direct|random_distribution|payload|compress_percent|dedupe_percent|verify|rwmixread|name|nrfiles|filesize|what";
     const VALUES: &str = r"-?[0-9]{1,20}|'[0-9]{0,20}[kMGT]?i?B?'|'(read|write|randread|rw|randrw)'|true|'[0-9]{0,3}k?/[0-9]{0,3}:[0-9]{0,3}k?(/[0-9]{0,4})?'|'(zipf|pareto|uniform):?-?[0-9.e]{0,6}'|'[0-9.]{0,6}(s|ms|h)?'|[0-9]{0,3}\.[0-9]{0,3}|\[\]|'(none|flush|sync|zero)'";
 
     proptest! {
@@ -415,7 +440,7 @@ mod properties {
 
         #[test]
         fn what_is_accepted_can_be_run(
-            keys in proptest::collection::btree_map(KEYS, VALUES, 0..6), rw in "read|randwrite|randrw"
+            keys in proptest::collection::btree_map(KEYS, VALUES, 0..6), rw in "read|randwrite|randrw|create|list"
         ) {
             let mut text = String::from("description = 'x'\n[[phase]]\n");
             for (key, value) in keys.iter().filter(|(key, _)| *key != "rw") {
@@ -424,11 +449,14 @@ mod properties {
             text.push_str(&format!("rw = '{rw}'\n"));
             if let Ok(workload) = Workload::parse("w", &text, "w.toml", &PhaseFile::default()) {
                 let phase = &workload.phases[0];
-                prop_assert!(phase.block_max() > 0 && phase.iodepth > 0 && phase.lanes > 0);
-                let mut pattern = crate::pattern::Pattern::new(phase, phase.lanes - 1, phase.lanes, 1);
-                for _ in 0..20 {
-                    let step = pattern.advance();
-                    prop_assert!(step.len > 0 && step.offset + u64::from(step.len) <= phase.size.0, "{text}");
+                prop_assert!(phase.iodepth > 0 && phase.lanes > 0);
+                if phase.files.is_none() {
+                    prop_assert!(phase.block_max() > 0);
+                    let mut pattern = crate::pattern::Pattern::new(phase, phase.lanes - 1, phase.lanes, 1);
+                    for _ in 0..20 {
+                        let step = pattern.advance();
+                        prop_assert!(step.len > 0 && step.offset + u64::from(step.len) <= phase.size.0, "{text}");
+                    }
                 }
                 let saved = toml::to_string(&workload).expect("TOML");
                 prop_assert_eq!(&toml::from_str::<Workload>(&saved).expect("the same"), &workload);

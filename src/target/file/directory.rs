@@ -118,13 +118,18 @@ impl Files for Directory {
         let free = space
             .as_ref()
             .map(|space| bytes(space.f_bavail, space.f_frsize));
-        if let (Some(space), Some(free)) = (space, free) {
+        if let (Some(space), Some(free)) = (&space, free) {
             add("free", Bytes(free).both());
             add("size", Bytes(bytes(space.f_blocks, space.f_frsize)).both());
         }
         Ok(Facts {
             lines,
             free_bytes: free,
+            // File systems that make inodes as they need them tell none at all.
+            free_files: space
+                .as_ref()
+                .filter(|space| space.f_files > 0)
+                .map(|space| space.f_favail),
             server: None,
         })
     }

@@ -51,6 +51,7 @@ impl Device for Unit {
         Ok(Facts {
             lines,
             free_bytes: None,
+            free_files: None,
             server: Some(format!("{vendor} {product} {revision}")),
         })
     }

@@ -24,6 +24,14 @@ pub(super) struct Directory {
     listing: Listing,
 }
 
+/// A file system's room, in bytes and files, where the server tells.
+#[derive(Default)]
+struct Space {
+    free: Option<u64>,
+    total: Option<u64>,
+    free_files: Option<u64>,
+}
+
 impl Directory {
     pub(super) const fn new(mounted: Mounted) -> Self {
         Self {
@@ -117,8 +125,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Free bytes for this user and all bytes of the file system, where the server tells.
-    fn space(&mut self) -> Result<(Option<u64>, Option<u64>)> {
+    /// What is free for this user and all that the file system has, where the server tells.
+    fn space(&mut self) -> Result<Space> {
         let args = FSSTAT3args {
             fsroot: self.mounted.directory.clone(),
         };
@@ -135,15 +143,23 @@ impl Directory {
         })?;
         // A file system of no size at all is one that the server knows nothing of.
         Ok(match answer.filter(|space| space.tbytes > 0) {
-            Some(space) => (Some(space.abytes), Some(space.tbytes)),
-            None => (None, None),
+            Some(space) => Space {
+                free: Some(space.abytes),
+                total: Some(space.tbytes),
+                free_files: Some(space.afiles).filter(|_| space.tfiles > 0),
+            },
+            None => Space::default(),
         })
     }
 }
 
 impl Files for Directory {
     fn facts(&mut self) -> Result<Facts> {
-        let (free, total) = self.space()?;
+        let Space {
+            free,
+            total,
+            free_files,
+        } = self.space()?;
         let mounted = &self.mounted;
         let limits = &mounted.limits;
         let who = mounted.client.who();
@@ -178,6 +194,7 @@ impl Files for Directory {
                 .map(|(label, value)| (label.to_owned(), value))
                 .collect(),
             free_bytes: free,
+            free_files,
             server: None,
         })
     }

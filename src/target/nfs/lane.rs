@@ -52,7 +52,7 @@ impl Restarts {
     }
 
     /// Whether a restart was seen since the last call.
-    fn take(&mut self) -> bool {
+    pub(super) fn take(&mut self) -> bool {
         std::mem::take(self).seen
     }
 }

@@ -21,6 +21,17 @@ pub(super) struct Listing {
     plus: bool,
 }
 
+/// How far a listing has come.
+#[derive(Default)]
+pub(super) struct Cursor {
+    cookie: u64,
+    verifier: cookieverf3,
+    last: bool,
+}
+
+/// A name and its kind, where the server tells it.
+pub(super) type Named = (Vec<u8>, Option<ftype3>);
+
 /// One page of a listing.
 struct Page {
     names: Vec<(Vec<u8>, u64, Option<ftype3>)>,
@@ -41,15 +52,9 @@ impl Listing {
         shown: &str,
     ) -> Result<Vec<Entry>> {
         let mut entries = Vec::new();
-        let mut cookie = 0;
-        let mut verifier = cookieverf3::default();
-        loop {
-            let page = self.page(client, handle, shown, cookie, verifier)?;
-            let next = page.names.last().map(|(_, cookie, _)| *cookie);
-            for (name, _, kind) in page.names {
-                if name == b"." || name == b".." {
-                    continue;
-                }
+        let mut cursor = Cursor::default();
+        while let Some(names) = self.page(client, Phase::Open, handle, shown, &mut cursor)? {
+            for (name, kind) in names {
                 let directory = match kind {
                     Some(kind) => kind == ftype3::NF3DIR,
                     None => is_directory(client, handle, &name)?,
@@ -59,30 +64,56 @@ impl Listing {
                     directory,
                 });
             }
-            if page.last {
-                return Ok(entries);
-            }
-            match next {
-                Some(next) if next != cookie => cookie = next,
-                _ => {
-                    let message = format!(
-                        "could not list '{shown}': the server says that there is more and sends nothing"
-                    );
-                    return Err(Error::new(Phase::Open, Kind::Protocol, message).at(client.uri()));
-                }
-            }
-            verifier = page.verifier;
         }
+        Ok(entries)
     }
 
-    fn page(
+    /// The next page of names, `.` and `..` left out: one call, or two of a server that is seen to list bare names
+    /// only; None after the last.
+    pub(super) fn page(
         &mut self,
         client: &mut Client,
+        phase: Phase,
+        handle: &nfs_fh3,
+        shown: &str,
+        cursor: &mut Cursor,
+    ) -> Result<Option<Vec<Named>>> {
+        if cursor.last {
+            return Ok(None);
+        }
+        let page = self.ask(client, phase, handle, shown, cursor)?;
+        cursor.last = page.last;
+        cursor.verifier = page.verifier;
+        match page.names.last().map(|(_, cookie, _)| *cookie) {
+            Some(next) if next != cursor.cookie => cursor.cookie = next,
+            _ if page.last => {}
+            _ => {
+                let message = format!(
+                    "could not list '{shown}': the server says that there is more and sends nothing"
+                );
+                return Err(Error::new(phase, Kind::Protocol, message).at(client.uri()));
+            }
+        }
+        let names = page.names.into_iter();
+        Ok(Some(
+            names
+                .filter(|(name, _, _)| name != b"." && name != b"..")
+                .map(|(name, _, kind)| (name, kind))
+                .collect(),
+        ))
+    }
+
+    fn ask(
+        &mut self,
+        client: &mut Client,
+        phase: Phase,
         directory: &nfs_fh3,
         shown: &str,
-        cookie: u64,
-        verifier: cookieverf3,
+        cursor: &Cursor,
     ) -> Result<Page> {
+        let Cursor {
+            cookie, verifier, ..
+        } = *cursor;
         let doing = || format!("list '{shown}'");
         if self.plus {
             let args = READDIRPLUS3args {
@@ -93,7 +124,7 @@ impl Listing {
                 maxcount: PAGE,
             };
             // None: this server does not offer the call.
-            let answer = client.call(Phase::Open, doing, async |nfs| {
+            let answer = client.call(phase, doing, async |nfs| {
                 match nfs.readdirplus(&args).await {
                     Ok(Nfs3Result::Ok(page)) => Ok(Nfs3Result::Ok(Some(page))),
                     Ok(Nfs3Result::Err((nfsstat3::NFS3ERR_NOTSUPP, _)))
@@ -126,7 +157,7 @@ impl Listing {
             cookieverf: verifier,
             count: PAGE,
         };
-        let page = client.call(Phase::Open, doing, async |nfs| nfs.readdir(&args).await)?;
+        let page = client.call(phase, doing, async |nfs| nfs.readdir(&args).await)?;
         Ok(Page {
             names: page
                 .reply

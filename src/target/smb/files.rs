@@ -147,6 +147,7 @@ impl Files for ShareFiles {
         Ok(Facts {
             lines: lines(&self.access, &library),
             free_bytes,
+            free_files: None,
             server: identity::ask(
                 self.access.place.host(0),
                 self.access.place.port,
