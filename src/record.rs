@@ -60,6 +60,8 @@ pub enum Flag {
     GuestSession,
     /// The system is a guest of Windows: figures include its virtual network.
     Wsl,
+    /// Later repeats were steadily faster or slower than earlier ones.
+    Trend,
 }
 
 impl Status {
@@ -96,6 +98,7 @@ impl Flag {
             Self::Embedded => "embedded",
             Self::GuestSession => "guest_session",
             Self::Wsl => "wsl",
+            Self::Trend => "trend",
         }
     }
 
@@ -137,6 +140,10 @@ impl Flag {
             }
             Self::Wsl => {
                 "WSL2 reaches the network through a virtual switch of Windows: native figures may be higher"
+            }
+            Self::Trend => {
+                "something fills, warms up or throttles, so the mean depends on how long it went on: look at the single \
+                 repeats, try a longer --settle or --ramp-time"
             }
         }
     }
@@ -253,6 +260,18 @@ impl LatencySummary {
 }
 
 impl Row {
+    /// Whether another row is a repeat of the same cell and direction.
+    #[must_use]
+    pub fn repeats(&self, other: &Self) -> bool {
+        (&self.stage, &self.target, &self.workload, &self.direction)
+            == (
+                &other.stage,
+                &other.target,
+                &other.workload,
+                &other.direction,
+            )
+    }
+
     /// The accepted rate; None unless the row is whole.
     #[must_use]
     pub fn throughput(&self) -> Option<Rate> {
