@@ -258,6 +258,21 @@ impl Site {
         }
     }
 
+    /// Brings to storage what was accepted and never flushed, as far as that can be asked for.
+    pub fn write_back(&mut self) -> Result<()> {
+        match &mut self.control {
+            Control::Files(files) => files.write_back(&self.object.name),
+            Control::Device(device) => device.flush(),
+            Control::Volatile(_) => Ok(()),
+        }
+    }
+
+    /// Whether something may go on behind the target after it answered: memory has no such thing.
+    #[must_use]
+    pub const fn is_storage(&self) -> bool {
+        !matches!(self.control, Control::Volatile(_))
+    }
+
     /// The alignment that direct I/O needs, where known.
     pub fn direct_alignment(&mut self) -> Result<Option<u64>> {
         match &mut self.control {

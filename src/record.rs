@@ -62,6 +62,8 @@ pub enum Flag {
     GuestSession,
     /// The system is a guest of Windows: figures include its virtual network.
     Wsl,
+    /// Later repeats were steadily faster or slower than earlier ones.
+    Trend,
 }
 
 impl Status {
@@ -99,6 +101,7 @@ impl Flag {
             Self::Embedded => "embedded",
             Self::GuestSession => "guest_session",
             Self::Wsl => "wsl",
+            Self::Trend => "trend",
         }
     }
 
@@ -146,6 +149,10 @@ impl Flag {
             }
             Self::Wsl => {
                 "WSL2 reaches the network through a virtual switch of Windows: native figures may be higher"
+            }
+            Self::Trend => {
+                "something fills, warms up or throttles, so the mean depends on how long it went on: look at the single \
+                 repeats, try a longer --settle or --ramp-time"
             }
         }
     }
@@ -276,6 +283,18 @@ impl LatencySummary {
 }
 
 impl Row {
+    /// Whether another row is a repeat of the same cell and direction.
+    #[must_use]
+    pub fn repeats(&self, other: &Self) -> bool {
+        (&self.stage, &self.target, &self.workload, &self.direction)
+            == (
+                &other.stage,
+                &other.target,
+                &other.workload,
+                &other.direction,
+            )
+    }
+
     /// The accepted rate; None unless the row is whole.
     #[must_use]
     pub fn throughput(&self) -> Option<Rate> {

@@ -2,7 +2,9 @@
 //!
 //! Pure but for the writers it is given. Sees only data; must not know how anything was measured.
 
+pub mod aggregate;
 pub mod csv;
+pub mod repeats;
 pub mod table;
 
 #[cfg(test)]

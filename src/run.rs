@@ -23,8 +23,12 @@ mod environment;
 mod files;
 mod intervals;
 mod results;
+mod rounds;
 mod row;
+mod settle;
 mod site;
+
+use rounds::Rounds;
 
 pub use results::Results;
 
@@ -47,12 +51,34 @@ pub trait Watch {
 pub struct StepView {
     /// What, for people.
     pub label: String,
-    /// Its place among all steps of its kind, from 1; None for laying.
-    pub number: Option<(usize, usize)>,
+    /// Its place among all steps of its kind; None for laying and resting.
+    pub number: Option<Number>,
     /// Expected length in seconds, where time bounds it.
     pub seconds: Option<f64>,
     /// Bytes to move, where bytes bound it.
     pub bytes: Option<u64>,
+}
+
+/// A step's place among all of its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Number {
+    /// Which, from 1.
+    pub at: usize,
+    /// How many there will be at least.
+    pub least: usize,
+    /// How many there will be at most: more than `least` while `--repeats auto` has not seen enough.
+    pub most: usize,
+}
+
+/// `3/20`, or `3/20-60` while only limits are known.
+impl std::fmt::Display for Number {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.at, self.least)?;
+        if self.most > self.least {
+            write!(f, "-{}", self.most)?;
+        }
+        Ok(())
+    }
 }
 
 /// How far a step is.
@@ -221,36 +247,49 @@ fn measure_all(
             place.prepare(plan, &settings.stop, watch);
         }
     }
-    let cells = plan.cells();
+    let mut rounds = Rounds::new(plan);
     let mut generation = run.generation;
-    for (index, cell) in cells.iter().enumerate() {
-        if settings.stop.load(Relaxed) {
-            watch.note(&format!(
-                "stopped: {} of {} cells were not measured",
-                cells.len() - index,
-                cells.len()
-            ));
-            break;
+    // The cell before, when it wrote.
+    let mut wrote: Option<Cell> = None;
+    loop {
+        let round = rounds.next(rows);
+        if round.is_empty() {
+            return Ok(());
         }
-        let context = cell::Context {
-            plan,
-            cell: *cell,
-            number: (index + 1, cells.len()),
-            run_id: &run.id,
-            generation,
-            wsl: run.wsl,
-            stop: &settings.stop,
-        };
-        let (found, used) = cell::measure(&context, &mut places[cell.target], watch, results)?;
-        // What a lost worker had under way is not known; it is less than this.
-        generation += used + u64::from(u16::MAX);
-        for row in found {
-            results.row(&row)?;
-            watch.row(&row);
-            rows.push(row);
+        for cell in round {
+            if let Some(wrote) = wrote.take() {
+                let place = &mut places[wrote.target];
+                settle::settle(place, plan.phase(wrote), plan.settle, &settings.stop, watch);
+            }
+            if settings.stop.load(Relaxed) {
+                let Number { at, least, most } = rounds.number();
+                let more = if most > least { "at least " } else { "" };
+                watch.note(&format!(
+                    "stopped: {more}{} of {least} cells were not measured",
+                    least - at
+                ));
+                return Ok(());
+            }
+            let context = cell::Context {
+                plan,
+                cell,
+                number: rounds.begin(),
+                run_id: &run.id,
+                generation,
+                wsl: run.wsl,
+                stop: &settings.stop,
+            };
+            let (found, used) = cell::measure(&context, &mut places[cell.target], watch, results)?;
+            wrote = plan.phase(cell).rw.writes().then_some(cell);
+            // What a lost worker had under way is not known; it is less than this.
+            generation += used + u64::from(u16::MAX);
+            for row in found {
+                results.row(&row)?;
+                watch.row(&row);
+                rows.push(row);
+            }
         }
     }
-    Ok(())
 }
 
 /// The status that an error gives its row.

@@ -3,5 +3,6 @@
 //! Pure: no I/O, no clock, no threads. `File` forms have every key optional; a `Plan` is complete.
 
 pub mod plan;
+pub mod repeats;
 pub mod uri;
 pub mod workload;

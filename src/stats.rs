@@ -1,14 +1,20 @@
 //! Statistics: latency histograms, percentiles that say nothing when there is too little, and confidence intervals.
 //!
+//! `sequential` says when to stop repeating and what that costs the interval; `trend` whether repeats rise or fall.
 //! Pure. Latencies are nanoseconds. Must not know: where samples come from.
 
 use hdrhistogram::Histogram;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
+pub mod sequential;
+pub mod trend;
+
 /// Longest latency recorded as itself, in nanoseconds: 100 s.
 pub const LATENCY_MAX_NS: u64 = 100_000_000_000;
 /// A percentile is stated only with at least this many samples above it.
 const SAMPLES_ABOVE: f64 = 10.0;
+/// Where a two-sided 95 % interval ends when the number of samples was fixed beforehand.
+const FIXED: f64 = 0.975;
 
 /// An empty latency histogram: 1 ns to 100 s, three significant digits.
 #[must_use]
@@ -53,9 +59,24 @@ pub struct Mean {
     pub interval: Option<(f64, f64)>,
 }
 
-/// Mean and 95 % interval (Student's t, two-sided); None without samples.
+impl Mean {
+    /// Half of the interval's width as a share of the mean: 0.02 is "within 2 %". None without an interval or where the
+    /// mean is not above zero.
+    #[must_use]
+    pub fn within(&self) -> Option<f64> {
+        let (low, high) = self.interval.filter(|_| self.mean > 0.0)?;
+        Some((high - low) / 2.0 / self.mean)
+    }
+}
+
+/// Mean and 95 % interval (Student's t, two-sided) of samples whose number was fixed beforehand; None without samples.
 #[must_use]
 pub fn mean_of(samples: &[f64]) -> Option<Mean> {
+    mean_up_to(samples, FIXED)
+}
+
+/// Mean and the interval that ends at this quantile of Student's t on both sides.
+fn mean_up_to(samples: &[f64], quantile: f64) -> Option<Mean> {
     if samples.is_empty() {
         return None;
     }
@@ -67,15 +88,15 @@ pub fn mean_of(samples: &[f64]) -> Option<Mean> {
             .map(|sample| (sample - mean).powi(2))
             .sum::<f64>()
             / (n - 1) as f64;
-        let half = t_quantile(n - 1) * (variance / n as f64).sqrt();
+        let half = t_quantile(n - 1, quantile) * (variance / n as f64).sqrt();
         (mean - half, mean + half)
     });
     Some(Mean { n, mean, interval })
 }
 
-/// The 0.975 quantile of Student's t with this many degrees of freedom.
-fn t_quantile(freedom: usize) -> f64 {
-    StudentsT::new(0.0, 1.0, freedom as f64).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975))
+/// A quantile of Student's t with this many degrees of freedom.
+fn t_quantile(freedom: usize, quantile: f64) -> f64 {
+    StudentsT::new(0.0, 1.0, freedom as f64).map_or(f64::INFINITY, |t| t.inverse_cdf(quantile))
 }
 
 #[cfg(test)]

@@ -168,6 +168,8 @@ pub struct Attach {
     pub block_max: u32,
     /// Which of the workload's sessions this is, from 0: a protocol may spread them over addresses.
     pub lane: u16,
+    /// The round, from 1, 0 before the first: a simulated target changes with it.
+    pub round: u32,
 }
 
 /// One worker's connection to the data.
@@ -300,6 +302,11 @@ pub trait Files {
     /// The alignment in bytes that direct I/O needs, where it is known and more than 1.
     fn direct_alignment(&mut self, _path: &str) -> Result<Option<u64>> {
         Ok(None)
+    }
+    /// Brings to storage what this computer still holds of the file and of its file system; used between cells. Nothing
+    /// where this computer holds nothing.
+    fn write_back(&mut self, _path: &str) -> Result<()> {
+        Ok(())
     }
     /// Forgets what this computer caches of the file, where it can; used before cold reads.
     fn drop_cache(&mut self, _path: &str) -> Result<()> {

@@ -22,6 +22,8 @@ const FLOORS: &[(u32, &[&str])] = &[
 const NEIGHBOURS: &[(&str, &str)] = &[
     ("error", "op"),
     ("spec", "payload"),
+    // The limits of `--repeats auto` belong to the interval that allows for them.
+    ("spec", "stats"),
     ("pattern", "payload"),
     ("pattern", "spec"),
     ("record", "spec"),

@@ -241,6 +241,17 @@ const IMPOSSIBLE: &[(&[&str], &str)] = &[
         "repeats 0",
     ),
     (
+        &["--target", "null:", "--rw", "read", "--repeats", "often"],
+        "nor auto",
+    ),
+    (
+        &["--target", "null:", "--rw", "read", "--settle", "2h"],
+        "settle 2h",
+    ),
+    (&["--target", "sim:?noise=3"], "noise=3"),
+    (&["--target", "sim:?noise=26%"], "25%"),
+    (&["--target", "sim:?drift=fast"], "drift=fast"),
+    (
         &["--target", "null:", "--rw", "read", "--interval", "1ms"],
         "100ms",
     ),
@@ -842,4 +853,167 @@ mod secrets {
             "no prompt without a terminal"
         );
     }
+}
+
+/// Runs 16 operations a repeat on the virtual clock of these targets, as often as asked.
+fn repeated(directory: &Path, targets: &[&str], repeats: &str) -> Output {
+    let mut arguments = vec![
+        "run", "--rw", "randread", "--bs", "4k", "--size", "64k", "--out", "out",
+    ];
+    arguments.extend(["--repeats", repeats]);
+    arguments.extend(targets.iter().flat_map(|target| ["--target", *target]));
+    run(directory, &arguments)
+}
+
+/// How many rows each target has.
+fn rows_of(rows: &[Line], target: &str) -> usize {
+    rows.iter().filter(|row| row["target"] == target).count()
+}
+
+#[test]
+fn auto_repeats_all_targets_until_the_last_is_known() {
+    const STEADY: &str = "sim:?clock=virtual&latency=1ms&noise=0.1%";
+    const WILD: &str = "sim:?clock=virtual&latency=1ms&noise=10%";
+    const BROKEN: &str = "sim:?clock=virtual&latency=1ms&fail_at=3";
+    for (targets, least, most) in [(vec![STEADY, BROKEN], 5, 5), (vec![STEADY, WILD], 15, 15)] {
+        let work = fresh();
+        let output = repeated(work.path(), &targets, "auto");
+        let told = text(&output.stdout) + &text(&output.stderr);
+        let out = work.path().join("out");
+        let rows = summary(&out);
+        for target in &targets {
+            let count = rows_of(&rows, target);
+            assert!((least..=most).contains(&count), "{target}: {count}\n{told}");
+        }
+        assert!(told.contains("plan: 10 to 30 measurements"), "{told}");
+        assert!(told.contains("[1/10-30]"), "{told}");
+        let aggregate = table(&out.join("aggregate.csv"), AGGREGATE);
+        for line in &aggregate {
+            assert_eq!(number::<usize>(line, "n"), rows_of(&rows, &line["target"]));
+            assert_eq!(line["failed"], "0");
+        }
+        let broken = targets.contains(&BROKEN);
+        assert_eq!(code(&output), i32::from(broken));
+        assert_eq!(told.contains("none of 5 repeats is ok"), broken, "{told}");
+        assert_eq!(told.contains("not within 2 %"), !broken, "{told}");
+        let order = rows.iter().take(4).map(|row| row["target"].as_str());
+        let turns = [targets[0], targets[1], targets[1], targets[0]];
+        assert!(order.eq(turns), "rounds turn: ABBA");
+    }
+}
+
+#[test]
+fn auto_is_planned_shown_and_run_again() {
+    let work = fresh();
+    let arguments = [
+        "--target",
+        "null:",
+        "--runtime",
+        "1s",
+        "--ramp-time",
+        "0s",
+        "--repeats",
+        "auto",
+    ];
+    let shown = run(
+        work.path(),
+        &[&["run", "--dry-run"], &arguments[..]].concat(),
+    );
+    let told = text(&shown.stdout);
+    assert!(told.contains("5 to 15 repeat(s)"), "{told}");
+    assert!(told.contains("20 to 60 measurements, 20s to 1m"), "{told}");
+    assert!(is_empty(work.path()), "only shown");
+    let too_long = [
+        "run",
+        "--target",
+        "null:",
+        "--rw",
+        "read",
+        "--runtime",
+        "2h",
+        "--repeats",
+        "auto",
+    ];
+    let output = run(work.path(), &too_long);
+    assert_eq!(code(&output), 2);
+    assert!(
+        text(&output.stderr).contains("up to 1.3 days"),
+        "{}",
+        text(&output.stderr)
+    );
+    std::fs::write(
+        work.path().join("own.toml"),
+        "description = 'own'\nrepeats = 'auto'\n[[phase]]\nrw = 'read'\nbs = '4k'\nsize = '64k'\nbytes = '64k'\n",
+    )
+    .expect("written");
+    let target = "sim:?clock=virtual&latency=1ms";
+    let output = run(
+        work.path(),
+        &["run", "./own.toml", "--target", target, "--out", "one"],
+    );
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    let output = run(work.path(), &["rerun", "one", "--out", "two"]);
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    for name in ["one", "two"] {
+        let plan =
+            std::fs::read_to_string(work.path().join(name).join("plan.toml")).expect("a plan");
+        assert!(plan.contains("repeats = \"auto\""), "{plan}");
+        assert_eq!(summary(&work.path().join(name)).len(), 5);
+    }
+}
+
+#[test]
+fn a_target_that_slows_down_is_marked() {
+    let work = fresh();
+    let output = repeated(
+        work.path(),
+        &["sim:?clock=virtual&latency=1ms&drift=-3%"],
+        "8",
+    );
+    let told = text(&output.stdout);
+    assert!(told.contains("fell 19 % over 8 repeats"), "{told}");
+    let aggregate = table(&work.path().join("out/aggregate.csv"), AGGREGATE);
+    assert!(!aggregate.is_empty() && aggregate.iter().all(|line| line["flags"] == "trend"));
+}
+
+#[test]
+fn a_rest_follows_what_wrote_to_storage_and_nothing_else() {
+    let work = fresh();
+    let bench = work.path().join("bench");
+    std::fs::create_dir(&bench).expect("made");
+    let storage = bench.display().to_string();
+    let took = |target: &str, rw: &str, out: &str| {
+        let arguments = [
+            "run",
+            "--target",
+            target,
+            "--rw",
+            rw,
+            "--bs",
+            "4k",
+            "--size",
+            "64k",
+            "--bytes",
+            "64k",
+            "--durability",
+            "none",
+            "--repeats",
+            "2",
+            "--settle",
+            "5s",
+            "--out",
+            out,
+        ];
+        let start = Instant::now();
+        let output = run(work.path(), &arguments);
+        assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+        let shown = text(&output.stderr).contains("letting file come to rest");
+        (start.elapsed() >= Duration::from_secs(5), shown)
+    };
+    assert_eq!(took(&storage, "write", "one"), (true, true));
+    assert!(
+        !took(&storage, "read", "two").1,
+        "reading leaves nothing to write"
+    );
+    assert!(!took("ram:", "write", "three").1, "memory has no rest");
 }

@@ -121,6 +121,8 @@ fn plan(targets: Vec<String>, size: u64, runtime: u64, embedded: bool) -> Result
     let workloads = WORKLOADS.iter().map(load).collect::<Result<_>>()?;
     Ok(Plan {
         io_timeout: Nanos(30 * SECOND),
+        // It shall not take longer than it must, and its servers keep their data in memory.
+        settle: Nanos(0),
         embedded,
         ..Plan::new("demo", targets, workloads)
     })

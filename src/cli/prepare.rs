@@ -5,6 +5,7 @@ use clap::Args;
 use super::{Global, run};
 use crate::error::Result;
 use crate::spec::plan::Plan;
+use crate::spec::repeats::Repeats;
 use crate::spec::workload::{PhaseFile, Rw, Workload};
 use crate::units::Bytes;
 
@@ -39,7 +40,7 @@ pub(super) fn main(args: &PrepareArgs, global: &Global) -> Result<u8> {
     let workload = Workload {
         name: "prepare".into(),
         description: "a verified sample of the file laid".into(),
-        repeats: 1,
+        repeats: Repeats::ONCE,
         phases: vec![phase],
     };
     let plan = Plan {

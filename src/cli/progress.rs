@@ -85,7 +85,7 @@ impl Watch for Show {
         }
         let number = step
             .number
-            .map_or_else(String::new, |(at, of)| format!("[{at}/{of}] "));
+            .map_or_else(String::new, |number| format!("[{number}] "));
         if self.terminal {
             let bar = ProgressBar::with_draw_target(Some(FULL), ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("{prefix} {bar:20} {msg}");

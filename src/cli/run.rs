@@ -12,7 +12,8 @@ use super::{Format, Global, credentials};
 use crate::error::{Error, Result};
 use crate::report;
 use crate::run::{self, Out, Outcome, Settings};
-use crate::spec::plan::{LONG_RUN, Plan};
+use crate::spec::plan::{LONG_RUN, Plan, SETTLE};
+use crate::spec::repeats::Repeats;
 use crate::spec::uri::TargetSpec;
 use crate::spec::workload::Workload;
 use crate::units::{Bytes, Nanos, SECOND};
@@ -35,9 +36,14 @@ pub(super) struct RunArgs {
     target: Vec<String>,
     #[command(flatten)]
     phase: PhaseArgs,
-    /// How often each workload runs on each target (default: as the workload says)
-    #[arg(long, value_name = "N")]
-    repeats: Option<u32>,
+    /// How often each workload runs on each target (default: as the workload says); 'auto' goes on until the 95 %
+    /// interval of each rate is within 2 % of its mean, at least 5 and at most 15 times
+    #[arg(long, value_name = "N|auto")]
+    repeats: Option<Repeats>,
+    /// Rest after a measurement that wrote, before the next, so that late writing of the one slows not the other; writes
+    /// that the workload left unflushed are brought to storage first. Memory has no rest
+    #[arg(long, value_name = "TIME", default_value_t = SETTLE)]
+    settle: Nanos,
     /// The result directory; without it, a new one in ./results
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -85,10 +91,16 @@ pub(super) fn main(args: RunArgs, global: &Global) -> Result<u8> {
         println!("{}", describe(&plan));
         return Ok(0);
     }
-    if plan.duration().0 > LONG_RUN.0 && !yes {
+    let longest = plan.duration(plan.repeats.most());
+    if longest.0 > LONG_RUN.0 && !yes {
         return Err(Error::usage(format!(
-            "this plan measures for {:.1} days; add --yes if that is meant",
-            plan.duration().seconds() / 86_400.0
+            "this plan measures for {}{:.1} days; add --yes if that is meant",
+            if plan.repeats == Repeats::Auto {
+                "up to "
+            } else {
+                ""
+            },
+            longest.seconds() / 86_400.0
         )));
     }
     conduct(&plan, out, global)
@@ -106,7 +118,7 @@ fn plan_of(args: RunArgs) -> Result<Plan> {
         vec![Workload {
             name: phase.rw.key().to_owned(),
             description: "ad hoc".into(),
-            repeats: 1,
+            repeats: Repeats::ONCE,
             phases: vec![phase],
         }]
     } else {
@@ -129,11 +141,11 @@ fn plan_of(args: RunArgs) -> Result<Plan> {
         workloads
             .iter()
             .map(|workload| workload.repeats)
-            .max()
-            .unwrap_or(1)
+            .fold(Repeats::ONCE, Repeats::or_more)
     });
     Ok(Plan {
         repeats,
+        settle: args.settle,
         interval: args.interval,
         connect_timeout: args.connect_timeout,
         io_timeout: args.timeout,
@@ -149,14 +161,14 @@ fn plan_of(args: RunArgs) -> Result<Plan> {
 
 /// The plan in words: what will be read and written where, and for how long at least.
 pub(super) fn describe(plan: &Plan) -> String {
-    let cells = plan.cells();
+    let round = plan.round(1);
     let size = Bytes(plan.file_size()).both();
-    let unit = if plan.duration().0 < SECOND {
-        SECOND / 1000
-    } else {
-        SECOND
-    };
-    let time = Nanos(plan.duration().0 / unit * unit);
+    let (least, most) = (plan.repeats.least(), plan.repeats.most());
+    let cells = |rounds: u32| (round.len() * rounds as usize).to_string();
+    let time = range(
+        &rounded(plan.duration(least)).to_string(),
+        &rounded(plan.duration(most)).to_string(),
+    );
     let data = match (plan.file_size(), plan.small_files()) {
         (_, None) => format!("test file {size}"),
         (0, Some(small)) => small_text(small),
@@ -171,8 +183,8 @@ pub(super) fn describe(plan: &Plan) -> String {
     };
     let mut text = format!(
         "plan: {} measurements, {}; {what}",
-        cells.len(),
-        if time.0 == 0 {
+        range(&cells(least), &cells(most)),
+        if plan.duration(most).0 == 0 {
             "as long as their bytes and files take".to_owned()
         } else {
             format!("{time} of measuring and ramp")
@@ -181,16 +193,22 @@ pub(super) fn describe(plan: &Plan) -> String {
     for target in &plan.targets {
         text.push_str(&format!("\n  {target}"));
     }
-    let names: Vec<String> = cells
+    let names: Vec<String> = round
         .iter()
-        .filter(|cell| cell.target == 0 && cell.repeat == 1)
+        .filter(|cell| cell.target == 0)
         .map(|cell| plan.cell_name(*cell))
         .collect();
     text.push_str(&format!(
-        "\nworkloads, {} time(s): {}",
+        "\nworkloads, {} repeat(s): {}",
         plan.repeats,
         names.join(", ")
     ));
+    if plan.settle.0 > 0 && plan.writes() {
+        text.push_str(&format!(
+            "\nresting {} after each measurement that writes to storage",
+            plan.settle
+        ));
+    }
     text
 }
 
@@ -200,6 +218,25 @@ fn small_text((count, room): (u32, u64)) -> String {
         "up to {count} small files (room for {}) in a new directory nasgauge-RUN",
         Bytes(room).both()
     )
+}
+
+/// Two figures, or one where both are the same.
+fn range(least: &str, most: &str) -> String {
+    if least == most {
+        least.to_owned()
+    } else {
+        format!("{least} to {most}")
+    }
+}
+
+/// Whole seconds; whole milliseconds below one.
+const fn rounded(time: Nanos) -> Nanos {
+    let unit = if time.0 < SECOND {
+        SECOND / 1000
+    } else {
+        SECOND
+    };
+    Nanos(time.0 / unit * unit)
 }
 
 /// Runs a plan, shows it, and gives the exit code.
@@ -226,16 +263,19 @@ pub(super) fn perform(
     };
     let outcome = run::run(plan, &mut settings, &mut show)?;
     drop(show);
-    print_rows(&outcome, global)?;
+    print_rows(&outcome, plan.repeats, global)?;
     for sentence in &outcome.left {
         eprintln!("nasgauge: {sentence}");
     }
     Ok(outcome)
 }
 
-fn print_rows(outcome: &Outcome, global: &Global) -> Result<()> {
+fn print_rows(outcome: &Outcome, repeats: Repeats, global: &Global) -> Result<()> {
     match global.format {
-        Format::Table => print!("{}", report::table::rows(&outcome.rows)),
+        Format::Table => {
+            print!("{}", report::table::rows(&outcome.rows));
+            print!("{}", report::repeats::sentences(&outcome.rows, repeats));
+        }
         Format::Csv => {
             let file = outcome.directory.join("summary.csv");
             print!("{}", read(&file)?);

@@ -76,6 +76,7 @@ fn job(object: &str, lane: u16, keys: &str) -> Job {
             iodepth: 1,
             block_max: phase.block_max(),
             lane,
+            round: 1,
         },
         content: Content {
             key: 1,

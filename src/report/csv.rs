@@ -1,7 +1,8 @@
 //! The CSV files: RFC 4180, `.` decimals, one fixed header each, unknown = empty. results/README.md explains columns.
 
-use crate::record::{Interval, LatencySummary, Row, SCHEMA_VERSION};
-use crate::stats::mean_of;
+use crate::record::{Flag, Interval, LatencySummary, Row, SCHEMA_VERSION};
+use crate::report::aggregate::{Metric, groups};
+use crate::spec::repeats::Repeats;
 
 /// Columns of summary.csv.
 pub const SUMMARY: &[&str] = &[
@@ -101,6 +102,8 @@ pub const AGGREGATE: &[&str] = &[
     "mean",
     "ci95_low",
     "ci95_high",
+    "failed",
+    "flags",
 ];
 
 fn whole<T: ToString>(value: Option<T>) -> String {
@@ -111,6 +114,11 @@ fn decimal(value: Option<f64>, places: usize) -> String {
     value
         .filter(|value| value.is_finite())
         .map_or_else(String::new, |value| format!("{value:.places$}"))
+}
+
+fn keys(flags: &[Flag]) -> String {
+    let keys: Vec<&str> = flags.iter().map(|flag| flag.key()).collect();
+    keys.join(";")
 }
 
 fn micros(nanos: Option<f64>) -> String {
@@ -129,7 +137,6 @@ pub fn summary(row: &Row) -> Vec<String> {
         max,
     } = row.latency_ns;
     let point = |nanos: Option<u64>| micros(nanos.map(|nanos| nanos as f64));
-    let flags: Vec<&str> = row.flags.iter().map(|flag| flag.key()).collect();
     let unknown = String::new;
     vec![
         SCHEMA_VERSION.to_string(),
@@ -177,7 +184,7 @@ pub fn summary(row: &Row) -> Vec<String> {
         unknown(),
         row.negotiated.clone(),
         row.status.key().to_owned(),
-        flags.join(";"),
+        keys(&row.flags),
     ]
 }
 
@@ -233,63 +240,21 @@ pub fn latency(row: &Row) -> Vec<Vec<String>> {
     buckets.collect()
 }
 
-/// All lines of aggregate.csv: mean and 95 % interval of each cell over its repeats that are ok.
+/// All lines of aggregate.csv: mean and 95 % interval of each figure of each cell over its repeats that are ok. `repeats`
+/// is how their number was chosen.
 #[must_use]
-pub fn aggregates(rows: &[Row]) -> Vec<Vec<String>> {
+pub fn aggregates(rows: &[Row], repeats: Repeats) -> Vec<Vec<String>> {
     let mut lines = Vec::new();
-    let same = |one: &Row, other: &Row| {
-        (&one.stage, &one.target, &one.workload, &one.direction)
-            == (
-                &other.stage,
-                &other.target,
-                &other.workload,
-                &other.direction,
-            )
-    };
-    for (index, first) in rows.iter().enumerate() {
-        if rows[..index].iter().any(|earlier| same(earlier, first)) {
-            continue;
-        }
-        let cell: Vec<&Row> = rows.iter().filter(|row| same(row, first)).collect();
-        let good = cell
-            .iter()
-            .filter(|row| row.status == crate::record::Status::Ok);
-        let metrics: [(&str, Vec<f64>, usize); 5] = [
-            (
-                "throughput_bytes_per_s",
-                good.clone()
-                    .filter_map(|row| row.throughput().map(|r| r.0))
-                    .collect(),
-                1,
-            ),
-            (
-                "durable_bytes_per_s",
-                good.clone()
-                    .filter_map(|row| row.durable().map(|r| r.0))
-                    .collect(),
-                1,
-            ),
-            (
-                "iops",
-                good.clone().filter_map(|row| row.iops()).collect(),
-                2,
-            ),
-            (
-                "files_per_s",
-                good.clone().filter_map(|row| row.files_per_s()).collect(),
-                2,
-            ),
-            (
-                "latency_us_mean",
-                good.filter_map(|row| row.latency_ns.mean.map(|ns| ns / 1e3))
-                    .collect(),
-                3,
-            ),
-        ];
-        for (metric, samples, places) in metrics {
-            let Some(mean) = mean_of(&samples) else {
-                continue;
+    for group in groups(rows) {
+        let first = group.rows[0];
+        let figures = Metric::ALL.map(|metric| group.aggregate(metric, repeats));
+        for figure in figures.into_iter().flatten() {
+            let places = match figure.metric {
+                Metric::Throughput | Metric::Durable => 1,
+                Metric::Iops | Metric::Files => 2,
+                Metric::Latency => 3,
             };
+            let interval = figure.mean.interval;
             lines.push(vec![
                 SCHEMA_VERSION.to_string(),
                 first.run_id.clone(),
@@ -299,11 +264,13 @@ pub fn aggregates(rows: &[Row]) -> Vec<Vec<String>> {
                 first.engine.clone(),
                 first.workload.clone(),
                 first.direction.clone(),
-                metric.to_owned(),
-                mean.n.to_string(),
-                decimal(Some(mean.mean), places),
-                decimal(mean.interval.map(|interval| interval.0), places),
-                decimal(mean.interval.map(|interval| interval.1), places),
+                figure.metric.key().to_owned(),
+                figure.mean.n.to_string(),
+                decimal(Some(figure.mean.mean), places),
+                decimal(interval.map(|interval| interval.0), places),
+                decimal(interval.map(|interval| interval.1), places),
+                group.failed().to_string(),
+                keys(&figure.flags()),
             ]);
         }
     }

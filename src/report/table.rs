@@ -63,7 +63,7 @@ pub fn rows(rows: &[Row]) -> String {
 }
 
 /// A row's target in a word: its protocol, numbered where several targets have the same.
-fn label(rows: &[Row], row: &Row) -> String {
+pub(super) fn label(rows: &[Row], row: &Row) -> String {
     let mut alike: Vec<&str> = Vec::new();
     for other in rows.iter().filter(|other| other.protocol == row.protocol) {
         if !alike.contains(&other.target.as_str()) {
@@ -169,7 +169,7 @@ fn marks(rows: &[Row]) -> String {
 }
 
 /// Wraps a sentence at `width`, its first line indented by two spaces and the others by four.
-fn wrap(sentence: &str, width: usize) -> String {
+pub(super) fn wrap(sentence: &str, width: usize) -> String {
     let mut text = String::new();
     let mut line = String::from("  ");
     for word in sentence.split(' ') {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::record::{Flag, Interval, LatencySummary, Row, Status};
+use crate::spec::repeats::Repeats;
 use crate::units::Nanos;
 
 /// A good row: a million reads of 4 KiB in two seconds.
@@ -71,7 +72,7 @@ fn every_line_has_its_headers_columns() {
             .all(|line| line.len() == csv::LATENCY.len())
     );
     assert!(
-        csv::aggregates(&[row()])
+        csv::aggregates(&[row()], Repeats::ONCE)
             .iter()
             .all(|line| line.len() == csv::AGGREGATE.len())
     );
@@ -185,7 +186,7 @@ fn only_good_rows_have_a_mean_and_an_interval_needs_two() {
         status: Status::Failed,
         ..row()
     };
-    let lines = csv::aggregates(&[row(), slow, failed.clone()]);
+    let lines = csv::aggregates(&[row(), slow, failed.clone()], Repeats::Fixed(3));
     let iops = lines
         .iter()
         .find(|line| cell(line, csv::AGGREGATE, "metric") == "iops")
@@ -193,13 +194,113 @@ fn only_good_rows_have_a_mean_and_an_interval_needs_two() {
     assert_eq!(cell(iops, csv::AGGREGATE, "n"), "2");
     assert_eq!(cell(iops, csv::AGGREGATE, "mean"), "375000.00");
     assert!(!cell(iops, csv::AGGREGATE, "ci95_low").is_empty());
-    let single = csv::aggregates(&[row()]);
+    assert_eq!(cell(iops, csv::AGGREGATE, "failed"), "1");
+    let single = csv::aggregates(&[row()], Repeats::ONCE);
     assert!(
         single
             .iter()
             .all(|line| cell(line, csv::AGGREGATE, "ci95_low").is_empty())
     );
-    assert!(csv::aggregates(&[failed]).is_empty());
+    assert!(csv::aggregates(&[failed], Repeats::ONCE).is_empty());
+}
+
+/// Repeats with these rates as shares of that of [`row`].
+fn repeated(shares: &[f64]) -> Vec<Row> {
+    let rows = (1..).zip(shares).map(|(repeat, share)| Row {
+        repeat,
+        seconds: Some(2.0 / share),
+        ..row()
+    });
+    rows.collect()
+}
+
+#[test]
+fn auto_has_a_wider_interval_since_it_looked_at_each_repeat() {
+    let rows = repeated(&[1.0, 1.02, 0.99, 1.01, 0.98]);
+    let width = |repeats| {
+        let lines = csv::aggregates(&rows, repeats);
+        let end = |column| cell(&lines[0], csv::AGGREGATE, column).parse::<f64>();
+        end("ci95_high").expect("a rate") - end("ci95_low").expect("a rate")
+    };
+    let ratio = width(Repeats::Auto) / width(Repeats::Fixed(5));
+    // t(4) at 0.985 and at 0.975: 3.298 and 2.776.
+    assert!((ratio - 1.188).abs() < 0.001, "{ratio}");
+}
+
+#[test]
+fn repeats_that_fall_are_marked_in_the_file_and_on_the_screen() {
+    let falling = repeated(&[1.0, 0.96, 0.94, 0.91, 0.88, 0.85, 0.83, 0.80]);
+    let lines = csv::aggregates(&falling, Repeats::Fixed(8));
+    for line in &lines {
+        let constant = cell(line, csv::AGGREGATE, "metric") == "latency_us_mean";
+        let want = if constant { "" } else { "trend" };
+        assert_eq!(cell(line, csv::AGGREGATE, "flags"), want, "{line:?}");
+    }
+    let text = repeats::sentences(&falling, Repeats::Fixed(8));
+    assert!(
+        text.contains("w read on nfs fell 20 % over 8 repeats"),
+        "{text}"
+    );
+    let steady = repeated(&[1.0, 0.96, 1.04, 0.98, 1.02, 0.97, 1.01, 1.0]);
+    let lines = csv::aggregates(&steady, Repeats::Fixed(8));
+    assert!(
+        lines
+            .iter()
+            .all(|line| cell(line, csv::AGGREGATE, "flags").is_empty())
+    );
+    assert!(!repeats::sentences(&steady, Repeats::Fixed(8)).contains("trend"));
+}
+
+#[test]
+fn the_screen_says_how_well_a_cell_is_known() {
+    let mut rows = repeated(&[1.0, 1.001, 0.999, 1.0, 1.001]);
+    assert_eq!(
+        repeats::sentences(&rows[..1], Repeats::ONCE),
+        "",
+        "no repeats"
+    );
+    let text = repeats::sentences(&rows, Repeats::Auto);
+    assert!(
+        text.contains("w read on nfs: 2048.4 MB/s +- 0.1 % over 5\n"),
+        "{text}"
+    );
+    rows[1].status = Status::Failed;
+    let text = repeats::sentences(&rows, Repeats::Fixed(5));
+    assert!(text.contains("over 4, 1 more failed\n"), "{text}");
+    for row in &mut rows {
+        row.status = Status::Invalid;
+    }
+    let text = repeats::sentences(&rows, Repeats::Fixed(5));
+    assert!(text.contains("none of 5 repeats is ok"), "{text}");
+    let wild = repeated(&[1.0, 1.3, 0.7, 1.2, 0.8]);
+    let text = repeats::sentences(&wild, Repeats::Auto);
+    assert!(text.contains("over 5, not within 2 % after them"), "{text}");
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+}
+
+#[test]
+fn auto_wants_every_rate_well_known_and_waits_for_no_dead_target() {
+    let settled = |rows: &[Row]| aggregate::groups(rows)[0].settled();
+    let steady = repeated(&[1.0, 1.001, 0.999, 1.0, 1.001]);
+    assert!(settled(&steady) && !settled(&steady[..4]));
+    assert!(!settled(&repeated(&[1.0, 1.1, 0.9, 1.0, 1.1])));
+    let mut flushed = steady.clone();
+    for (row, flush) in flushed.iter_mut().zip([0.1, 0.3, 0.2, 0.5, 0.1]) {
+        row.direction = "write".into();
+        row.flush_seconds = Some(flush);
+    }
+    assert!(!settled(&flushed), "the durable rate scatters");
+    let mut once = steady.clone();
+    once[2].status = Status::Failed;
+    assert!(!settled(&once), "four good ones are too few");
+    let mut dead = steady;
+    for row in &mut dead {
+        row.status = Status::ServerLost;
+    }
+    assert!(settled(&dead));
 }
 
 #[test]
@@ -278,7 +379,7 @@ fn the_table_fits_80_columns_and_explains_its_marks() {
     ] {
         assert_eq!(cell(&line, csv::SUMMARY, column), want, "{column}");
     }
-    let lines = csv::aggregates(&[listed]);
+    let lines = csv::aggregates(&[listed], Repeats::ONCE);
     let metrics: Vec<_> = lines
         .iter()
         .map(|line| {

@@ -13,7 +13,7 @@ use crate::run::intervals::Intervals;
 use crate::run::results::Results;
 use crate::run::row::Rows;
 use crate::run::site::Place;
-use crate::run::{StepView, Watch, split_phase};
+use crate::run::{Number, StepView, Watch, split_phase};
 use crate::spec::plan::{Cell, Plan};
 use crate::spec::workload;
 use crate::target::Attach;
@@ -22,7 +22,7 @@ use crate::target::Attach;
 pub(super) struct Context<'a> {
     pub(super) plan: &'a Plan,
     pub(super) cell: Cell,
-    pub(super) number: (usize, usize),
+    pub(super) number: Number,
     pub(super) run_id: &'a str,
     pub(super) generation: u64,
     pub(super) wsl: bool,
@@ -125,6 +125,7 @@ pub(super) fn jobs(
             iodepth: phase.iodepth,
             block_max: phase.block_max(),
             lane,
+            round: context.cell.repeat,
         },
         base: object.base,
         seed: context.plan.seed

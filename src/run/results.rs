@@ -124,7 +124,7 @@ impl Results {
     /// Writes what needs all rows: aggregate.csv and record.json.
     pub fn finish(&mut self, record: &Record) -> Result<()> {
         let mut aggregate = csv::line(csv::AGGREGATE);
-        for line in csv::aggregates(&record.rows) {
+        for line in csv::aggregates(&record.rows, record.plan.repeats) {
             aggregate.extend(csv::line(&line));
         }
         put(&self.directory.join("aggregate.csv"), &aggregate)?;

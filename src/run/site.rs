@@ -107,11 +107,7 @@ pub(super) fn leave_all(places: &mut [Place], watch: &mut dyn Watch) -> Vec<Stri
 /// What a plan asks of a target that it can't do, before it is opened.
 fn preflight(plan: &Plan, spec: &TargetSpec, protocol: &Protocol) -> Result<()> {
     let caps = &(protocol.caps)(spec);
-    for cell in plan
-        .cells()
-        .iter()
-        .filter(|cell| cell.target == 0 && cell.repeat == 1)
-    {
+    for cell in plan.round(1).iter().filter(|cell| cell.target == 0) {
         let (phase, lanes) = split_phase(plan, *cell, caps);
         let name = plan.cell_name(*cell);
         if phase.verify && !caps.stores {
@@ -270,7 +266,7 @@ impl Place {
     fn check_alignment(&self, plan: &Plan, site: &mut Site) -> Result<()> {
         let always = site.always_aligned();
         let forced = self.login.spec.switch("direct")? == Some(true);
-        for cell in plan.cells() {
+        for cell in plan.round(1) {
             let phase = plan.phase(cell);
             if phase.files.is_some() || !(always || phase.direct || forced) {
                 continue;
@@ -355,6 +351,7 @@ impl Place {
                 iodepth: phase.iodepth,
                 block_max: phase.block_max(),
                 lane: 0,
+                round: 0,
             },
             phase,
             lane: 0,

@@ -5,6 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::spec::repeats::Repeats;
 use crate::spec::uri::TargetSpec;
 use crate::spec::workload::{Phase, Workload};
 use crate::units::{Bytes, Nanos, SECOND};
@@ -15,6 +16,10 @@ mod small;
 pub const PLAN_VERSION: u32 = 1;
 /// A run planned for longer than this asks first.
 pub const LONG_RUN: Nanos = Nanos(24 * 3600 * SECOND);
+/// Rest after a cell that wrote, unless the user says otherwise.
+pub const SETTLE: Nanos = Nanos(SECOND);
+/// A longer rest is a mistake.
+const SETTLE_MAX: Nanos = Nanos(3600 * SECOND);
 
 /// A complete plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,7 +34,10 @@ pub struct Plan {
     /// Target URIs.
     pub targets: Vec<String>,
     /// How often each workload runs on each target.
-    pub repeats: u32,
+    pub repeats: Repeats,
+    /// Rest after a cell that wrote to storage, before the next one.
+    #[serde(default = "no_rest")]
+    pub settle: Nanos,
     /// Spacing of interval samples.
     pub interval: Nanos,
     /// Longest wait for a connection.
@@ -77,7 +85,8 @@ impl Plan {
             nasgauge_version: env!("CARGO_PKG_VERSION").into(),
             name: name.into(),
             targets,
-            repeats: 1,
+            repeats: Repeats::ONCE,
+            settle: SETTLE,
             interval: Nanos(SECOND),
             connect_timeout: Nanos(10 * SECOND),
             io_timeout: Nanos(60 * SECOND),
@@ -115,10 +124,16 @@ impl Plan {
         if self.workloads.is_empty() {
             return Err(Error::usage("no workload"));
         }
-        if !(1..=1000).contains(&self.repeats) {
+        if !(1..=1000).contains(&self.repeats.most()) {
             return Err(Error::usage(format!(
                 "repeats {} is not between 1 and 1000",
                 self.repeats
+            )));
+        }
+        if self.settle.0 > SETTLE_MAX.0 {
+            return Err(Error::usage(format!(
+                "settle {} is longer than {SETTLE_MAX}",
+                self.settle
             )));
         }
         if self.interval.0 < SECOND / 10 {
@@ -206,29 +221,27 @@ impl Plan {
         Ok(())
     }
 
-    /// The cells in the order in which they run: workloads in turn, targets interleaved and their order rotated each
-    /// round, so that drift hits all of them alike.
+    /// The cells of a round, from 1, in the order in which they run: workloads in turn, targets interleaved and their
+    /// order rotated each round, so that drift hits all of them alike.
     #[must_use]
-    pub fn cells(&self) -> Vec<Cell> {
+    pub fn round(&self, repeat: u32) -> Vec<Cell> {
         let targets = self.targets.len();
         let mut cells = Vec::new();
-        for repeat in 1..=self.repeats {
-            for (workload, phases) in self
-                .workloads
-                .iter()
-                .map(|workload| workload.phases.len())
-                .enumerate()
-            {
-                for phase in 0..phases {
-                    for turn in 0..targets {
-                        let target = (turn + repeat as usize - 1) % targets;
-                        cells.push(Cell {
-                            target,
-                            workload,
-                            phase,
-                            repeat,
-                        });
-                    }
+        for (workload, phases) in self
+            .workloads
+            .iter()
+            .map(|workload| workload.phases.len())
+            .enumerate()
+        {
+            for phase in 0..phases {
+                for turn in 0..targets {
+                    let target = (turn + repeat as usize - 1) % targets;
+                    cells.push(Cell {
+                        target,
+                        workload,
+                        phase,
+                        repeat,
+                    });
                 }
             }
         }
@@ -282,14 +295,14 @@ impl Plan {
                 (None, None) => phase.size.0,
                 (None, Some(_)) => return None,
             };
-            total = total.saturating_add(bytes.saturating_mul(u64::from(self.repeats)));
+            total = total.saturating_add(bytes.saturating_mul(u64::from(self.repeats.most())));
         }
         Some(Bytes(total))
     }
 
-    /// Measured and ramp time of all cells, where time bounds them; a lower bound of the whole run.
+    /// Measured and ramp time of all cells of so many rounds, where time bounds them; a lower bound of the whole run.
     #[must_use]
-    pub fn duration(&self) -> Nanos {
+    pub fn duration(&self, rounds: u32) -> Nanos {
         let one: u64 = self
             .phases()
             .map(|phase| {
@@ -299,7 +312,7 @@ impl Plan {
             })
             .fold(0, u64::saturating_add);
         Nanos(
-            one.saturating_mul(u64::from(self.repeats))
+            one.saturating_mul(u64::from(rounds))
                 .saturating_mul(self.targets.len() as u64),
         )
     }
@@ -316,6 +329,11 @@ impl Plan {
             .find(writes)
             .map(|workload| workload.name.as_str())
     }
+}
+
+/// A plan of before there was a rest had none.
+const fn no_rest() -> Nanos {
+    Nanos(0)
 }
 
 /// Lanes and depth of a phase on a target that takes at most `iodepth_max` operations on a session: what one session
@@ -355,21 +373,22 @@ mod tests {
         let workload = Workload {
             name: "w".into(),
             description: String::new(),
-            repeats: 1,
+            repeats: Repeats::ONCE,
             phases: phases.collect(),
         };
         let targets = targets.iter().map(ToString::to_string).collect();
         Plan {
-            repeats: 2,
+            repeats: Repeats::Fixed(2),
             ..Plan::new("test", targets, vec![workload])
         }
     }
 
     #[test]
     fn rounds_rotate_the_targets() {
-        let cells = plan(&["null:", "ram:1G"], &["rw='read'"]).cells();
-        let order: Vec<(u32, usize)> = cells
-            .iter()
+        let plan = plan(&["null:", "ram:1G"], &["rw='read'"]);
+        let order: Vec<(u32, usize)> = [1, 2]
+            .into_iter()
+            .flat_map(|repeat| plan.round(repeat))
             .map(|cell| (cell.repeat, cell.target))
             .collect();
         assert_eq!(order, [(1, 0), (1, 1), (2, 1), (2, 0)]);
@@ -383,6 +402,22 @@ mod tests {
         );
         let text = toml::to_string(&plan).expect("a plan is TOML");
         assert_eq!(Plan::parse(&text, "plan.toml").expect(&text), plan);
+        let auto = Plan {
+            repeats: Repeats::Auto,
+            ..plan
+        };
+        let text = toml::to_string(&auto).expect("a plan is TOML");
+        assert_eq!(Plan::parse(&text, "plan.toml").expect(&text), auto);
+    }
+
+    #[test]
+    fn an_older_plan_has_no_rest() {
+        let plan = plan(&["null:"], &["rw='read'"]);
+        let text = toml::to_string(&plan).expect("a plan is TOML");
+        let older = text.replace("settle = \"1s\"\n", "");
+        assert_ne!(older, text);
+        let older = Plan::parse(&older, "plan.toml").expect("an older plan");
+        assert_eq!(older.settle, Nanos(0));
     }
 
     #[test]
@@ -415,6 +450,11 @@ mod tests {
             plan(&["null:"], &["rw='write'\nruntime=1"]).write_bytes(),
             None
         );
+        let auto = Plan {
+            repeats: Repeats::Auto,
+            ..bounded
+        };
+        assert_eq!(auto.write_bytes(), Some(Bytes(18 << 20)), "15 at most");
     }
 
     #[test]
@@ -477,6 +517,9 @@ mod tests {
         );
         let laid = plan(&["null:"], &["rw='read'\nbs=4095\nverify=true"]);
         assert_eq!(laid.validate(), Ok(()));
+        let mut lazy = plan(&["null:"], &["rw='read'"]);
+        lazy.settle = Nanos(3601 * SECOND);
+        assert!(lazy.validate().is_err());
         let mut hasty = plan(&["null:"], &["rw='read'"]);
         hasty.io_timeout = Nanos(1);
         assert!(hasty.validate().is_err());

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::op::{Direction, Durability, FileOp};
 use crate::payload::{Content, Fill};
+use crate::spec::repeats::Repeats;
 use crate::units::{Bytes, Nanos};
 
 pub use file::PhaseFile;
@@ -24,7 +25,7 @@ pub struct Workload {
     /// One line for `nasgauge workloads`.
     pub description: String,
     /// How often the whole workload runs, unless the command line says otherwise.
-    pub repeats: u32,
+    pub repeats: Repeats,
     /// The phases in their order.
     pub phases: Vec<Phase>,
 }

@@ -3,6 +3,10 @@
 //! An operation first passes the pipe (first in, first out, one at a time), then the latency (all at once). So the
 //! true rate is min(bandwidth, depth x bs / (bs / bandwidth + latency)), which is what the engine must find. On
 //! the virtual clock a run takes no time and is exact; on the real one it sleeps. Each session has its own pipe.
+//!
+//! With `noise` each session of each round is faster or slower as a whole, by a factor of mean 1 that is drawn anew
+//! (normal, or lognormal) from `seed`, the round and the lane: so the true mean rate over many rounds is still the
+//! one above, and the scatter is known. With `drift` each round is faster or slower than the one before by this share.
 
 use std::cell::Cell;
 use std::collections::BinaryHeap;
@@ -10,10 +14,12 @@ use std::rc::Rc;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, StandardNormal};
 
 use crate::clock::Clock;
 use crate::error::{Error, Kind, Phase, Result};
 use crate::op::{Completion, Op, Submit};
+use crate::payload::mix;
 use crate::slots::Slots;
 use crate::spec::uri::TargetSpec;
 use crate::target::{Attach, Caps, Control, Facts, Login, Protocol, Session, Threads, Volatile};
@@ -43,6 +49,12 @@ pub const PROTOCOL: Protocol = Protocol {
             "entries",
             "what a listing of small files shows, 0 by default",
         ),
+        (
+            "noise",
+            "scatter of the speed from round to round: 3% or lognormal:3%, 25% at most",
+        ),
+        ("drift", "change of the speed each round, such as -2%"),
+        ("seed", "seed of the noise, 1 by default"),
     ],
     check: |spec| Model::read(spec).map(drop),
     caps: |_| Caps {
@@ -79,6 +91,53 @@ struct Model {
     stall_ns: u64,
     flush_ns: u64,
     entries: u64,
+    noise: Noise,
+    drift: f64,
+    seed: u64,
+}
+
+/// Scatter of a session's speed, as the standard deviation of a factor of mean 1.
+#[derive(Debug, Clone, Copy)]
+enum Noise {
+    Normal(f64),
+    Lognormal(f64),
+}
+
+/// Most noise: with four deviations to zero, a speed below [`SLOWEST`] never comes.
+const NOISE_MAX: f64 = 0.25;
+/// Least factor of a speed, so that drift and noise end nothing.
+const SLOWEST: f64 = 0.01;
+
+/// `3%` as 0.03.
+fn share(text: &str) -> Option<f64> {
+    let number: f64 = text.strip_suffix('%')?.parse().ok()?;
+    number.is_finite().then_some(number / 100.0)
+}
+
+impl Noise {
+    fn read(text: &str) -> Option<Self> {
+        let (lognormal, text) = text
+            .strip_prefix("lognormal:")
+            .map_or((false, text), |text| (true, text));
+        let deviation = share(text).filter(|share| (0.0..=NOISE_MAX).contains(share))?;
+        Some(if lognormal {
+            Self::Lognormal(deviation)
+        } else {
+            Self::Normal(deviation)
+        })
+    }
+
+    /// A factor of mean 1.
+    fn draw(self, rng: &mut SmallRng) -> f64 {
+        let standard: f64 = StandardNormal.sample(rng);
+        match self {
+            Self::Normal(deviation) => 1.0 + deviation * standard,
+            Self::Lognormal(deviation) => {
+                let variance = (deviation * deviation).ln_1p();
+                (variance.sqrt() * standard - variance / 2.0).exp()
+            }
+        }
+    }
 }
 
 impl Model {
@@ -106,6 +165,20 @@ impl Model {
                 )));
             }
         };
+        let option = |key: &str| spec.options.get(key).map(String::as_str);
+        let noise = option("noise").map_or(Ok(Noise::Normal(0.0)), |text| {
+            Noise::read(text).ok_or_else(|| {
+                Error::usage(format!(
+                    "noise={text} is not like 3% or lognormal:3%, from 0% to 25%"
+                ))
+            })
+        })?;
+        let drift = option("drift").map_or(Ok(0.0), |text| {
+            let drift = share(text).filter(|drift| drift.abs() <= 0.5);
+            drift.ok_or_else(|| {
+                Error::usage(format!("drift={text} is not like -2%, from -50% to 50%"))
+            })
+        })?;
         let number = |key: &str| spec.option::<u64>(key, "a number of operations");
         let span = |key: &str, default: u64| {
             Ok(spec
@@ -124,7 +197,21 @@ impl Model {
             stall_ns: span("stall", 2_000_000_000)?,
             flush_ns: span("flush", 0)?,
             entries: number("entries")?.unwrap_or(0),
+            noise,
+            drift,
+            seed: spec.option::<u64>("seed", "a number")?.unwrap_or(1),
         })
+    }
+}
+
+impl Model {
+    /// How fast a session of this round and lane is, as a factor.
+    fn speed(&self, round: u32, lane: u16) -> f64 {
+        let session = (u64::from(round) << 16) | u64::from(lane);
+        let mut rng = SmallRng::seed_from_u64(mix(self.seed) ^ session);
+        let rounds = f64::from(round.saturating_sub(1));
+        let drifted = (1.0 + self.drift).powf(rounds);
+        (drifted * self.noise.draw(&mut rng)).max(SLOWEST)
     }
 }
 
@@ -185,6 +272,8 @@ struct Sim {
     pending: BinaryHeap<Pending>,
     operations: u64,
     io_timeout_ns: u64,
+    /// Times take this much of what the model says.
+    slowness: f64,
 }
 
 impl Sim {
@@ -200,6 +289,7 @@ impl Sim {
             operations: 0,
             rng: SmallRng::seed_from_u64(u64::from(attach.lane) + 1),
             io_timeout_ns: login.io_timeout_ms * 1_000_000,
+            slowness: 1.0 / model.speed(attach.round, attach.lane),
             clock,
             model,
         }
@@ -233,8 +323,9 @@ impl Sim {
             .model
             .bytes_per_ns
             .map_or(0.0, |speed| f64::from(op.len) / speed);
-        self.pipe_free_ns = self.pipe_free_ns.max(now) + through;
-        let mut end = self.pipe_free_ns + self.model.latency.draw(&mut self.rng) as f64;
+        self.pipe_free_ns = self.pipe_free_ns.max(now) + through * self.slowness;
+        let latency = self.model.latency.draw(&mut self.rng) as f64;
+        let mut end = self.pipe_free_ns + latency * self.slowness;
         if at == self.model.stall_at {
             end += self.model.stall_ns as f64;
         }

@@ -74,6 +74,7 @@ impl Ground {
             iodepth,
             block_max: BLOCK_MAX,
             lane: 0,
+            round: 1,
         }
     }
 }

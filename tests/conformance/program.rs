@@ -95,6 +95,9 @@ impl Desk {
     /// `run` on a place with more arguments, all well; gives the checked rows.
     pub fn measures(&self, place: &Place, out: &str, arguments: &[&str]) -> Results {
         let mut line = vec!["run", "--target", &place.uri, "--out", out];
+        if !arguments.contains(&"--settle") {
+            line.extend(["--settle", "0s"]);
+        }
         line.extend(arguments);
         let ran = self.does(&line);
         let results = Results::read(&self.path(out));

@@ -17,7 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const HEADLINES: &[&str] = &["throughput_bytes_per_s", "iops", "durable_bytes_per_s"];
 
 /// Flags of each run that does not give its own.
-const COMMON: [[&str; 2]; 3] = [
+const COMMON: [[&str; 2]; 4] = [
+    ["--settle", "0s"],
     ["--connect-timeout", "2s"],
     ["--timeout", "2s"],
     ["--interval", "100ms"],

@@ -60,6 +60,7 @@ fn ours(directory: &str) -> f64 {
         iodepth: 1,
         block_max: BLOCK as u32,
         lane: 0,
+        round: 1,
     };
     let session = (protocol.connect)(&login, &attach).expect("opens");
     let job = Job {

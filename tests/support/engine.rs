@@ -29,6 +29,7 @@ pub fn lane_job(keys: &str, lane: u16, lanes: u16, object: &str) -> Job {
             iodepth: phase.iodepth,
             block_max: phase.block_max(),
             lane,
+            round: 1,
         },
         content: Content {
             key: 7,

@@ -21,8 +21,9 @@ impl Plan {
     pub(super) fn small_bytes_written(&self) -> u64 {
         let mut present: Option<&Phase> = None;
         let mut total = 0u64;
-        for cell in self.cells().iter().filter(|cell| cell.target == 0) {
-            let phase = self.phase(*cell);
+        let cells = (1..=self.repeats.most()).flat_map(|repeat| self.round(repeat));
+        for cell in cells.filter(|cell| cell.target == 0) {
+            let phase = self.phase(cell);
             let Some(files) = phase.files else {
                 continue;
             };
@@ -65,6 +66,7 @@ impl Phase {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::repeats::Repeats;
     use crate::spec::workload::{PhaseFile, Workload};
 
     fn plan(phases: &[&str], repeats: u32) -> Plan {
@@ -76,11 +78,11 @@ mod tests {
         let workload = Workload {
             name: "w".into(),
             description: String::new(),
-            repeats: 1,
+            repeats: Repeats::ONCE,
             phases: phases.collect(),
         };
         Plan {
-            repeats,
+            repeats: Repeats::Fixed(repeats),
             ..Plan::new("test", vec!["/x".into()], vec![workload])
         }
     }

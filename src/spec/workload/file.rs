@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::op::Durability;
 use crate::payload::Fill;
+use crate::spec::repeats::Repeats;
 use crate::spec::workload::files::FILE_WORDS;
 use crate::spec::workload::{Distribution, Phase, Rw, Workload};
 use crate::units::{Bytes, Nanos, SECOND};
@@ -67,7 +68,7 @@ pub struct PhaseFile {
 #[serde(deny_unknown_fields)]
 struct WorkloadFile {
     description: String,
-    repeats: Option<u32>,
+    repeats: Option<Repeats>,
     #[serde(default)]
     defaults: PhaseFile,
     #[serde(default)]
@@ -273,8 +274,8 @@ impl Workload {
         if file.phase.is_empty() {
             return Err(Error::usage(format!("{place}: no [[phase]] in it")));
         }
-        let repeats = file.repeats.unwrap_or(1);
-        if repeats == 0 {
+        let repeats = file.repeats.unwrap_or(Repeats::ONCE);
+        if repeats == Repeats::Fixed(0) {
             return Err(Error::usage(format!("{place}: repeats of 0")));
         }
         let several = file.phase.len() > 1;

@@ -230,6 +230,12 @@ impl Files for Directory {
 
     /// Writes back and lets go of clean pages. Memory file systems keep theirs, and a page that another program
     /// maps stays: it is a request, no proof of a cold cache.
+    fn write_back(&mut self, path: &str) -> Result<()> {
+        let file = self.open_to_read(path)?;
+        rustix::fs::syncfs(&file)
+            .map_err(|errno| self.tree.error(Phase::Flush, errno, "write back", path))
+    }
+
     fn drop_cache(&mut self, path: &str) -> Result<()> {
         let file = self.open_to_read(path)?;
         let doing = "drop the cache of";

@@ -16,6 +16,7 @@ pub(crate) fn attach(object: &str, write: bool, iodepth: u16) -> Attach {
         iodepth,
         block_max: 4096,
         lane: 0,
+        round: 1,
     }
 }
 

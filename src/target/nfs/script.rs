@@ -124,6 +124,7 @@ pub(super) fn attach(durability: Durability) -> Attach {
         iodepth: 1,
         block_max: 1 << 20,
         lane: 0,
+        round: 1,
     }
 }
 
