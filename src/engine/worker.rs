@@ -20,13 +20,13 @@ use crate::target::Session;
 /// Runs one phase on an open session. `gate` is called once all is ready: it waits for the others and gives the
 /// start time, or None when the run is called off. An I/O error ends the worker and stands in its report.
 pub fn run(
-    session: Box<dyn Session>,
+    mut session: Box<dyn Session>,
     job: &Job,
     live: &Live,
     stop: &AtomicBool,
     gate: impl FnOnce() -> Option<u64>,
 ) -> Report {
-    let slots = match Slots::new(job.phase.iodepth, job.phase.block_max() as usize) {
+    let mut slots = match Slots::new(job.phase.iodepth, job.phase.block_max() as usize) {
         Ok(slots) => slots,
         Err(error) => {
             return failed(Error::io(
@@ -36,6 +36,9 @@ pub fn run(
             ));
         }
     };
+    if let Err(error) = session.prepare(&mut slots) {
+        return failed(error);
+    }
     let mut worker = Worker::new(session, slots, job, live, stop);
     let Some(start) = gate() else {
         return Report {
