@@ -26,19 +26,12 @@ pub fn run(
     stop: &AtomicBool,
     gate: impl FnOnce() -> Option<u64>,
 ) -> Report {
-    let mut slots = match Slots::new(job.phase.iodepth, job.phase.block_max() as usize) {
+    let memory = Slots::new(job.phase.iodepth, job.phase.block_max() as usize)
+        .map_err(|error| Error::io(Phase::Prepare, &error, "reserve memory for the buffers"));
+    let slots = match memory.and_then(|mut slots| session.prepare(&mut slots).map(|()| slots)) {
         Ok(slots) => slots,
-        Err(error) => {
-            return failed(Error::io(
-                Phase::Prepare,
-                &error,
-                "reserve memory for the buffers",
-            ));
-        }
+        Err(error) => return failed(error),
     };
-    if let Err(error) = session.prepare(&mut slots) {
-        return failed(error);
-    }
     let mut worker = Worker::new(session, slots, job, live, stop);
     let Some(start) = gate() else {
         return Report {
