@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use memmap2::{MmapMut, MmapRaw};
+use memmap2::{Advice, MmapMut, MmapRaw};
 
 /// Alignment of every slot in bytes: enough for `O_DIRECT` on any common device.
 pub const ALIGNMENT: usize = 4096;
@@ -33,6 +33,8 @@ impl Slots {
     pub fn new(count: u16, len: usize) -> std::io::Result<Self> {
         let stride = len.max(1).next_multiple_of(ALIGNMENT);
         let mut map = MmapMut::map_anon(stride * usize::from(count.max(1)))?;
+        // Fewer pages to pin and to look up where the kernel has huge ones; it may refuse.
+        let _ = map.advise(Advice::HugePage);
         for page in map.chunks_mut(ALIGNMENT) {
             page[0] = std::hint::black_box(0);
         }

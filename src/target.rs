@@ -174,6 +174,12 @@ pub struct Attach {
 
 /// One worker's connection to the data.
 pub trait Session {
+    /// Learns the slots that operations will use, once, before the measured time: a chance to do then what need not be
+    /// done for each. A session that was told nothing works too.
+    fn prepare(&mut self, _slots: &mut Slots) -> Result<()> {
+        Ok(())
+    }
+
     /// Starts one operation on a slot that the engine keeps aside until it completes.
     fn submit(&mut self, op: Op, slots: &mut Slots) -> Result<Submit>;
 

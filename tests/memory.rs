@@ -75,3 +75,49 @@ fn memory_does_not_grow_with_file_size_or_time() {
         );
     }
 }
+
+const LANES: u64 = 64;
+const DEPTH: u64 = 32;
+
+#[test]
+fn lanes_and_depth_cost_their_slots_and_a_constant() {
+    if !nasgauge::target::local::uring::permitted() {
+        eprintln!("not tested: this kernel does not permit io_uring");
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let target = directory.path().join("target");
+    std::fs::create_dir(&target).expect("a directory");
+    let uri = format!("file:{}?engine=io_uring", target.display());
+    let (lanes, depth) = (LANES.to_string(), DEPTH.to_string());
+    let peak = |kib: u64| {
+        let block = format!("{kib}k");
+        let arguments = [
+            "--target",
+            &uri,
+            "--rw",
+            "randread",
+            "--bs",
+            &block,
+            "--lanes",
+            &lanes,
+            "--iodepth",
+            &depth,
+            "--size",
+            "256M",
+            "--runtime",
+            "500ms",
+            "--ramp-time",
+            "0",
+        ];
+        peak_kib(&arguments, &directory.path().join(block.as_str()))
+    };
+    let (small, large) = (peak(4), peak(32));
+    let slots = LANES * DEPTH * (32 - 4);
+    let grown = large.saturating_sub(small);
+    // The same allowance as above for what chance adds.
+    assert!(
+        grown + 16_384 > slots && grown < slots + 16_384,
+        "{grown} KiB more for {slots} KiB more of slots ({small} and {large} KiB)"
+    );
+}

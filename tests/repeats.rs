@@ -43,6 +43,7 @@ fn repeat(noise: &str, seed: u64, round: u32) -> Row {
         bytes: report.read.bytes,
         seconds: Some((report.ended_ns - report.started_ns) as f64 / 1e9),
         ops: report.read.ops,
+        files: None,
         // The figures of many thousand rows are kept, their histograms are not.
         latency: hdrhistogram::Histogram::new(1).expect("a small one"),
         latency_ns: LatencySummary::of(&report.read.latency),

@@ -20,21 +20,17 @@ use crate::target::Session;
 /// Runs one phase on an open session. `gate` is called once all is ready: it waits for the others and gives the
 /// start time, or None when the run is called off. An I/O error ends the worker and stands in its report.
 pub fn run(
-    session: Box<dyn Session>,
+    mut session: Box<dyn Session>,
     job: &Job,
     live: &Live,
     stop: &AtomicBool,
     gate: impl FnOnce() -> Option<u64>,
 ) -> Report {
-    let slots = match Slots::new(job.phase.iodepth, job.phase.block_max() as usize) {
+    let memory = Slots::new(job.phase.iodepth, job.phase.block_max() as usize)
+        .map_err(|error| Error::io(Phase::Prepare, &error, "reserve memory for the buffers"));
+    let slots = match memory.and_then(|mut slots| session.prepare(&mut slots).map(|()| slots)) {
         Ok(slots) => slots,
-        Err(error) => {
-            return failed(Error::io(
-                Phase::Prepare,
-                &error,
-                "reserve memory for the buffers",
-            ));
-        }
+        Err(error) => return failed(error),
     };
     let mut worker = Worker::new(session, slots, job, live, stop);
     let Some(start) = gate() else {

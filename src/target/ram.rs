@@ -1,7 +1,9 @@
 //! `ram:4GiB` is this computer's memory: what storage without any wire or disk would do.
 //!
 //! The control side makes one memfd and keeps it; sessions of this process and of its children open it by its
-//! name below `/proc` and copy through a mapping of their own. Must not know: files of a user. Sizes are in bytes.
+//! name below `/proc` and copy through a mapping of their own; [`pages`] tells which pages that got. Must not know: files of a user. Sizes are in bytes.
+
+mod pages;
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -98,7 +100,12 @@ impl Volatile for Ram {
             "huge pages".to_owned(),
             match room.huge {
                 Some(huge) => format!("{} of {} reserved and free", huge.free, Bytes(huge.size)),
-                None => "none reserved; transparent ones where the kernel gives them".to_owned(),
+                None => match pages::policy() {
+                    Some(policy) => {
+                        format!("none reserved; transparent ones in shared memory: {policy}")
+                    }
+                    None => "none reserved".to_owned(),
+                },
             },
         ));
         Ok(Facts {
@@ -293,6 +300,8 @@ fn control_group_room(root: &Path) -> Option<u64> {
 /// A session: copies between slots and the mapping.
 struct Copying {
     mapping: Mapping,
+    /// About its pages.
+    words: String,
 }
 
 impl Copying {
@@ -316,8 +325,14 @@ impl Copying {
             .open(&attach.object)
             .map_err(|cause| error(&cause))?;
         let mapping = Mapping::new(&file, attach.write).map_err(|cause| error(&cause))?;
-        mapping.populate();
-        Ok(Self { mapping })
+        let asked = mapping.populate();
+        // Reading smaps walks all mappings, so one lane does it for all.
+        let words = if attach.lane == 0 {
+            pages::words(mapping.address(), mapping.len(), asked)
+        } else {
+            String::new()
+        };
+        Ok(Self { mapping, words })
     }
 }
 
@@ -350,6 +365,10 @@ impl Session for Copying {
 
     fn flush(&mut self) -> Result<()> {
         Ok(())
+    }
+
+    fn negotiated(&self) -> String {
+        self.words.clone()
     }
 }
 
@@ -400,6 +419,8 @@ mod tests {
         for (offset, len) in [(0, 4096), (1, 1), (4097, 4095), (2 << 20, 1 << 20)] {
             writer.there_and_back(offset, len);
         }
+        let words = writer.session.negotiated();
+        assert!(words.starts_with("huge_pages="), "{words}");
         let mut reader = Scene::new(connect(false).expect("a session"), 1, 1 << 20);
         assert_eq!(reader.one(Direction::Read, 4097, 4095), Ok(4095));
         assert_eq!(reader.slots.get(0, 1)[0], (4097 % 251) as u8 + 1);

@@ -102,11 +102,13 @@ impl Worker {
             },
             ..attach.clone()
         };
-        let session = (protocol.connect)(login, &attach)?;
+        let mut session = (protocol.connect)(login, &attach)?;
         let depth = attach.iodepth;
+        let mut slots = Slots::new(depth, attach.block_max as usize).expect("memory");
+        session.prepare(&mut slots)?;
         Ok(Self {
             session,
-            slots: Slots::new(depth, attach.block_max as usize).expect("memory"),
+            slots,
             free: (0..depth).collect(),
             flying: vec![None; usize::from(depth)],
             done: Vec::with_capacity(usize::from(depth)),

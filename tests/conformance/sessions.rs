@@ -352,6 +352,18 @@ fn iscsi_embedded() {
     keeps_its_promises(&lab::embedded_iscsi(FAR), None);
 }
 
+/// The same LUN over several sessions.
+fn spread(place: Place, options: &str) -> Place {
+    let uri = format!("{}?{options}", place.uri);
+    place.under(uri)
+}
+
+#[test]
+fn iscsi_embedded_over_two_sessions() {
+    let place = spread(lab::embedded_iscsi(FAR), "sessions=2");
+    keeps_its_promises(&place, None);
+}
+
 #[test]
 #[ignore = "needs root and servers"]
 fn nfs_ganesha() {
@@ -389,6 +401,19 @@ fn smb_smbd() {
 #[ignore = "needs root and servers"]
 fn iscsi_tgtd() {
     keeps_its_promises(&lab::tgtd(FAR, |_| {}), None);
+}
+
+#[test]
+#[ignore = "needs root and servers"]
+fn iscsi_tgtd_over_several_sessions() {
+    for options in [
+        "sessions=2",
+        "sessions=4&immediate_data=0",
+        "sessions=3&immediate_data=0&initial_r2t=1",
+    ] {
+        let place = spread(lab::tgtd(FAR, |_| {}), options);
+        keeps_its_promises(&place, None);
+    }
 }
 
 #[test]

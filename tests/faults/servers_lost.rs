@@ -29,8 +29,13 @@ fn load<'a>(uri: &'a str, keys: &[&'a str]) -> Vec<&'a str> {
 
 /// Kills or pauses a server in the fourth cell and expects the two last cells of it lost.
 fn lost(kind: Kind, keys: &[&str], killed: bool) {
+    lost_with(kind, "", keys, killed);
+}
+
+/// The same with options in the URI.
+fn lost_with(kind: Kind, options: &str, keys: &[&str], killed: bool) {
     let mut server = Server::start(kind);
-    let uri = server.uri();
+    let uri = format!("{}{options}", server.uri());
     let running = run(&load(&uri, keys));
     running.until_measuring(&uri, 2);
     let before = running.rows();
@@ -83,6 +88,15 @@ fn a_server_killed_in_a_sequential_read_is_lost_at_once() {
 #[ignore = "needs root and servers"]
 fn a_server_killed_with_32_writes_under_way_is_lost_at_once() {
     each(|kind| lost(kind, DEEP, true));
+}
+
+/// Each session's failure counts once, none is tried again.
+#[test]
+#[ignore = "needs root and servers"]
+fn a_server_lost_with_32_under_way_on_four_sessions() {
+    for killed in [true, false] {
+        lost_with(Kind::Iscsi, "?sessions=4", DEEP, killed);
+    }
 }
 
 #[test]

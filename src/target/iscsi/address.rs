@@ -14,6 +14,9 @@ const LUN_MAX: u16 = 0x3fff;
 /// LUNs below this use the peripheral form, which every target understands.
 const LUN_FLAT: u16 = 256;
 
+/// The most sessions of one lane.
+pub const SESSIONS_MAX: usize = 16;
+
 /// Whether each header carries a checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Digest {
@@ -21,6 +24,35 @@ pub enum Digest {
     None,
     /// CRC32C, or no session at all.
     Crc32c,
+}
+
+/// What to ask the target for at the login; None takes libiscsi's choice. The lengths of bursts are not among them:
+/// libiscsi always proposes 256 KiB, and the target may lower it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// Header digest; libiscsi leaves the choice to the target.
+    pub digest: Option<Digest>,
+    /// Whether a write command carries its first data itself; libiscsi asks for it.
+    pub immediate_data: Option<bool>,
+    /// Whether more data waits until the target asks (R2T); libiscsi asks that it need not.
+    pub initial_r2t: Option<bool>,
+}
+
+impl Wishes {
+    /// What was wished for: the option as the user writes it, the key of the login, and the value hoped for.
+    pub fn each(self) -> impl Iterator<Item = (String, &'static str, &'static str)> {
+        let yes = |flag| if flag { "Yes" } else { "No" };
+        let digest = self.digest.map(|digest| match digest {
+            Digest::None => ("header_digest=none".to_owned(), "HeaderDigest", "None"),
+            Digest::Crc32c => ("header_digest=crc32c".to_owned(), "HeaderDigest", "CRC32C"),
+        });
+        let switch = |option: &str, key, wish: Option<bool>| {
+            wish.map(|flag| (format!("{option}={}", u8::from(flag)), key, yes(flag)))
+        };
+        let immediate = switch("immediate_data", "ImmediateData", self.immediate_data);
+        let r2t = switch("initial_r2t", "InitialR2T", self.initial_r2t);
+        [digest, immediate, r2t].into_iter().flatten()
+    }
 }
 
 /// Where a LUN is, and how to ask for it.
@@ -38,12 +70,14 @@ pub struct Address {
     pub user: Option<String>,
     /// The initiator name to log in under; None for one made from the host name.
     pub initiator: Option<String>,
-    /// Header digest, when the URI asks for one; None leaves the choice to the target.
-    pub digest: Option<Digest>,
+    /// What the URI asks of the target.
+    pub wishes: Wishes,
+    /// Sessions over which a lane spreads its operations, each a connection of its own.
+    pub sessions: u16,
 }
 
 impl Address {
-    /// Reads `iscsi://[user@]host[:port]/iqn/lun[?initiator=&header_digest=]`.
+    /// Reads `iscsi://[user@]host[:port]/iqn/lun[?initiator=&sessions=&header_digest=&immediate_data=&initial_r2t=]`.
     pub fn of(spec: &TargetSpec) -> Result<Self> {
         if spec.hosts.len() > 1 {
             return Err(Error::usage(
@@ -73,7 +107,12 @@ impl Address {
                 .get("initiator")
                 .map(|name| name_of(name, "initiator"))
                 .transpose()?,
-            digest: digest_of(spec.options.get("header_digest").map(String::as_str))?,
+            wishes: Wishes {
+                digest: digest_of(spec.options.get("header_digest").map(String::as_str))?,
+                immediate_data: spec.switch("immediate_data")?,
+                initial_r2t: spec.switch("initial_r2t")?,
+            },
+            sessions: sessions_of(spec)?,
         })
     }
 
@@ -123,6 +162,17 @@ fn lun_of(text: &str) -> Result<u16> {
                 "'{text}' is not a LUN: a number between 0 and {LUN_MAX}"
             ))
         })
+}
+
+fn sessions_of(spec: &TargetSpec) -> Result<u16> {
+    let meaning = format!("a number between 1 and {SESSIONS_MAX}");
+    let sessions = spec.option::<u16>("sessions", &meaning)?.unwrap_or(1);
+    if sessions == 0 || usize::from(sessions) > SESSIONS_MAX {
+        return Err(Error::usage(format!(
+            "option sessions={sessions} is not {meaning}"
+        )));
+    }
+    Ok(sessions)
 }
 
 fn digest_of(text: Option<&str>) -> Result<Option<Digest>> {
@@ -180,7 +230,23 @@ mod tests {
             address.initiator.as_deref(),
             Some("iqn.1993-08.org.debian:01")
         );
-        assert_eq!(address.digest, Some(Digest::Crc32c));
+        assert_eq!(address.wishes.digest, Some(Digest::Crc32c));
+        assert_eq!(address.sessions, 1);
+    }
+
+    #[test]
+    fn wishes_and_sessions_are_read() {
+        let address = address("iscsi://nas/iqn.a:b/1?sessions=4&immediate_data=0&initial_r2t=yes")
+            .expect("options");
+        assert_eq!(address.sessions, 4);
+        let wishes: Vec<_> = address.wishes.each().collect();
+        assert_eq!(
+            wishes,
+            [
+                ("immediate_data=0".to_owned(), "ImmediateData", "No"),
+                ("initial_r2t=1".to_owned(), "InitialR2T", "Yes")
+            ]
+        );
     }
 
     #[test]
@@ -189,10 +255,8 @@ mod tests {
         assert_eq!(address.port, DEFAULT_PORT);
         assert_eq!(address.portal(), "[fe80::1%eth0]:3260");
         assert_eq!(address.target, "iqn.2026-01.lab:a:b");
-        assert_eq!(
-            (address.user, address.digest, address.initiator),
-            (None, None, None)
-        );
+        assert_eq!((address.user, address.initiator), (None, None));
+        assert_eq!(address.wishes, Wishes::default());
     }
 
     #[test]
@@ -218,6 +282,11 @@ mod tests {
             ("iscsi://d;u@a/iqn.a:b/1", "domain"),
             ("iscsi://a/iqn.a:b/1?header_digest=md5", "crc32c"),
             ("iscsi://a/iqn.a:b/1?initiator=me", "initiator name"),
+            ("iscsi://a/iqn.a:b/1?sessions=0", "between 1 and 16"),
+            ("iscsi://a/iqn.a:b/1?sessions=17", "between 1 and 16"),
+            ("iscsi://a/iqn.a:b/1?sessions=two", "between 1 and 16"),
+            ("iscsi://a/iqn.a:b/1?immediate_data=2", "neither 0 nor 1"),
+            ("iscsi://a/iqn.a:b/1?initial_r2t=maybe", "neither 0 nor 1"),
         ] {
             let error = address(text).expect_err(text);
             assert!(error.before_anything());

@@ -183,6 +183,7 @@ impl Context {
                 self.words().unwrap_or_else(|| "no reason given".into()),
             ));
         }
+        self.fresh = true;
         Ok(task)
     }
 

@@ -18,7 +18,7 @@ use std::sync::PoisonError;
 use libiscsi_sys as sys;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::address::Digest;
+use super::address::{Digest, Wishes};
 use super::command::GOOD;
 use super::fault::Fault;
 use super::login::Heard;
@@ -41,6 +41,8 @@ pub struct Context {
     pub(super) raw: *mut sys::iscsi_context,
     /// libiscsi may write to its log.
     logs: bool,
+    /// Commands were queued that nothing has tried to send yet.
+    pub(super) fresh: bool,
     /// Shared with callbacks, which hold a pointer to it until `raw` is destroyed.
     pub(super) reply: Rc<Reply>,
     /// Failed tasks: libiscsi may still hold unsent data of theirs, so they are freed after the context.
@@ -49,11 +51,7 @@ pub struct Context {
 
 impl Context {
     /// A context that is not connected; `target` None is for discovery.
-    pub fn new(
-        initiator: &str,
-        target: Option<&str>,
-        digest: Option<Digest>,
-    ) -> Result<Self, Fault> {
+    pub fn new(initiator: &str, target: Option<&str>, wishes: Wishes) -> Result<Self, Fault> {
         let initiator = c_string(initiator)?;
         let target = target.map(c_string).transpose()?;
         // SAFETY: a terminated string; libiscsi copies it.
@@ -79,7 +77,7 @@ impl Context {
             if let Some(target) = &target {
                 sys::iscsi_set_targetname(raw, target.as_ptr());
             }
-            if let Some(digest) = digest {
+            if let Some(digest) = wishes.digest {
                 sys::iscsi_set_header_digest(
                     raw,
                     match digest {
@@ -88,10 +86,27 @@ impl Context {
                     },
                 );
             }
+            if let Some(flag) = wishes.immediate_data {
+                let choice = if flag {
+                    sys::iscsi_immediate_data_ISCSI_IMMEDIATE_DATA_YES
+                } else {
+                    sys::iscsi_immediate_data_ISCSI_IMMEDIATE_DATA_NO
+                };
+                sys::iscsi_set_immediate_data(raw, choice);
+            }
+            if let Some(flag) = wishes.initial_r2t {
+                let choice = if flag {
+                    sys::iscsi_initial_r2t_ISCSI_INITIAL_R2T_YES
+                } else {
+                    sys::iscsi_initial_r2t_ISCSI_INITIAL_R2T_NO
+                };
+                sys::iscsi_set_initial_r2t(raw, choice);
+            }
         }
         Ok(Self {
             raw,
             logs: false,
+            fresh: false,
             reply: Rc::default(),
             failed: Vec::new(),
         })
@@ -200,31 +215,41 @@ impl Context {
 
     /// Waits until something can be received or sent, or `until` has passed, and does it.
     pub fn turn(&mut self, until: u64) -> Result<(), Fault> {
+        if self.fresh {
+            // Sending needs no wait, and answers may lie there already.
+            return self.service(PollFlags::IN | PollFlags::OUT);
+        }
+        let mut polled = [self.waiting()?];
+        wait(&mut polled, until)?;
+        let came = polled[0].revents();
+        self.serve(came)
+    }
+
+    /// What to wait for, on which socket.
+    pub(super) fn waiting(&self) -> Result<PollFd<'static>, Fault> {
         let raw = self.live()?;
         // SAFETY: a live context.
         let (fd, events) = unsafe { (sys::iscsi_get_fd(raw), sys::iscsi_which_events(raw)) };
         if fd < 0 {
             return Err(Fault::Gone(self.words()));
         }
-        let left = until.saturating_sub(monotonic_ns());
-        let timeout = Timespec {
-            tv_sec: (left / 1_000_000_000).cast_signed(),
-            tv_nsec: (left % 1_000_000_000).cast_signed(),
-        };
         let wanted = PollFlags::from_bits_truncate(events as u16);
-        // SAFETY: libiscsi closes its socket only in calls that we make, and we make none while polling.
+        // SAFETY: libiscsi closes its socket only in calls that we make; callers poll at once, and make none meanwhile.
         let socket = unsafe { BorrowedFd::borrow_raw(fd) };
-        let mut polled = [PollFd::from_borrowed_fd(socket, wanted)];
-        match poll(&mut polled, Some(&timeout)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(()),
-            Ok(_) => {}
-            Err(error) => return Err(Fault::Rejected(error.to_string())),
+        Ok(PollFd::from_borrowed_fd(socket, wanted))
+    }
+
+    /// Does what a wait said can be done.
+    pub(super) fn serve(&mut self, came: PollFlags) -> Result<(), Fault> {
+        if came.is_empty() {
+            return Ok(());
         }
-        let came = polled[0].revents();
+        self.live()?;
         self.service(came)
     }
 
     fn service(&mut self, events: PollFlags) -> Result<(), Fault> {
+        self.fresh = false;
         let _one = self
             .logs
             .then(|| LOG.lock().unwrap_or_else(PoisonError::into_inner));
@@ -330,6 +355,19 @@ impl Context {
             || text.contains("reconnect is already deferred")
             || text.starts_with("SENSE KEY");
         (!noise).then_some(text)
+    }
+}
+
+/// Waits until one of `polled` is ready or `until` has passed; a signal ends it too.
+pub(super) fn wait(polled: &mut [PollFd<'_>], until: u64) -> Result<(), Fault> {
+    let left = until.saturating_sub(monotonic_ns());
+    let timeout = Timespec {
+        tv_sec: (left / 1_000_000_000).cast_signed(),
+        tv_nsec: (left % 1_000_000_000).cast_signed(),
+    };
+    match poll(polled, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(Fault::Rejected(error.to_string())),
     }
 }
 

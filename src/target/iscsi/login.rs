@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::address::{Address, DEFAULT_PORT, Digest, default_initiator};
+use super::address::{Address, DEFAULT_PORT, default_initiator};
 use super::context::Context;
 use super::fault::{Fault, Refusal};
 use super::portal;
@@ -121,7 +121,7 @@ pub fn log_in(address: &Address, login: &Login, deadline: u64) -> Result<Connect
             .map_err(|fault| connecting(&fault, &peer, login))?;
         let (result, heard) = context.login(deadline);
         let Err(fault) = result else {
-            digest_as_asked(address, &heard)?;
+            as_asked(address, &heard)?;
             return Ok(Connected { context, heard });
         };
         if matches!(heard.refusal, Some(0x0101 | 0x0102)) || redirected(&fault) {
@@ -169,7 +169,7 @@ fn prepared(
     target: Option<&str>,
 ) -> Result<Context> {
     let mut context =
-        Context::new(initiator, target, address.digest).map_err(|fault| local(&fault))?;
+        Context::new(initiator, target, address.wishes).map_err(|fault| local(&fault))?;
     if let (Some(user), Some(secret)) = (&address.user, &login.secret.0) {
         context
             .authenticate_as(user, secret)
@@ -188,18 +188,19 @@ fn connecting(fault: &Fault, peer: &str, login: &Login) -> Error {
     fault.error(Phase::Connect, "open an iSCSI connection", peer, waited)
 }
 
-fn digest_as_asked(address: &Address, heard: &Heard) -> Result<()> {
-    let agreed = heard.get("HeaderDigest");
-    if address.digest == Some(Digest::Crc32c) && agreed.is_some_and(|agreed| agreed != "CRC32C") {
-        return Err(Error::new(
-            Phase::Connect,
-            Kind::Unsupported,
-            format!(
-                "{} does not take header_digest=crc32c (it answered {}); allow it at the target or leave the option out",
-                address.target,
-                agreed.unwrap_or("nothing")
-            ),
-        ));
+/// Refuses a session that is not what the URI asked for: its figures would be those of another one.
+fn as_asked(address: &Address, heard: &Heard) -> Result<()> {
+    for (option, key, wanted) in address.wishes.each() {
+        if let Some(agreed) = heard.get(key).filter(|agreed| *agreed != wanted) {
+            return Err(Error::new(
+                Phase::Connect,
+                Kind::Unsupported,
+                format!(
+                    "{} does not take {option} (it answered {key}={agreed}); allow it at the target or leave the option out",
+                    address.target
+                ),
+            ));
+        }
     }
     Ok(())
 }
@@ -316,6 +317,36 @@ mod tests {
             "MaxRecvDataSegmentLength=8192 MaxBurstLength=262144 InitialR2T=No HeaderDigest=None"
         );
         assert_eq!(heard.refusal, None);
+    }
+
+    #[test]
+    fn what_was_asked_for_must_be_agreed_on() {
+        let uri = "iscsi://nas/iqn.a:b/1?header_digest=crc32c&immediate_data=1&initial_r2t=0";
+        let spec = crate::spec::uri::TargetSpec::parse(uri).expect(uri);
+        let address = Address::of(&spec).expect(uri);
+        let answer = |digest: &str, immediate: &str, r2t: &str| {
+            let lines = [
+                format!("TargetLoginReply: HeaderDigest={digest} [iqn.a:b]"),
+                format!("TargetLoginReply: ImmediateData={immediate} [iqn.a:b]"),
+                format!("TargetLoginReply: InitialR2T={r2t} [iqn.a:b]"),
+            ];
+            as_asked(&address, &Heard::from_log(&lines))
+        };
+        assert_eq!(answer("CRC32C", "Yes", "No"), Ok(()));
+        for (refused, option) in [
+            (answer("None", "Yes", "No"), "header_digest=crc32c"),
+            (answer("CRC32C", "No", "No"), "immediate_data=1"),
+            (answer("CRC32C", "Yes", "Yes"), "initial_r2t=0"),
+        ] {
+            let error = refused.expect_err(option);
+            assert_eq!(error.kind, Kind::Unsupported);
+            assert!(error.message.contains(option), "{error}");
+        }
+        assert_eq!(
+            as_asked(&address, &Heard::default()),
+            Ok(()),
+            "nothing said"
+        );
     }
 
     #[test]

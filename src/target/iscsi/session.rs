@@ -9,6 +9,8 @@
 
 #![expect(unsafe_code, reason = "calls libiscsi, a C library")]
 
+mod attended;
+
 use std::ptr::{NonNull, null_mut};
 use std::rc::Rc;
 
@@ -27,6 +29,10 @@ use crate::target::{Attach, Session};
 
 /// Operations that one session keeps under way at most; the target's command window may hold back some of them.
 pub const IODEPTH_MAX: u16 = 1024;
+
+/// A write of so many bytes is sent at once: its data fills the connection while the next is made. Shorter ones, and
+/// reads, wait for company until the next `reap`, since a target that finds many commands answers many at once.
+const SEND_AT_ONCE: u32 = 65_536;
 
 /// The side of a command that only the session sees.
 #[derive(Clone, Copy)]
@@ -146,7 +152,7 @@ impl Lane {
     }
 
     /// Refuses slots other than those that commands under way point into.
-    fn at_home(&mut self, slots: &Slots) -> Result<()> {
+    pub(super) fn at_home(&mut self, slots: &Slots) -> Result<()> {
         let home = (slots.get(0, 0).as_ptr(), slots.stride(), slots.count());
         if self.flying == 0 {
             self.home = home;
@@ -195,7 +201,7 @@ impl Lane {
     }
 
     /// Takes what ended into `done`. A failure behind completions waits for the next call.
-    fn collect(&mut self, done: &mut Vec<Completion>) -> Result<()> {
+    pub(super) fn collect(&mut self, done: &mut Vec<Completion>) -> Result<()> {
         let before = done.len();
         let count = self.ended.take();
         for place in 0..count {
@@ -308,16 +314,24 @@ impl Lane {
     /// One wait for the connection. When it is lost, what had ended before still counts; then the operation that
     /// waits longest names the failure.
     fn turn(&mut self, until: u64, done: &mut Vec<Completion>) -> Result<()> {
-        let context = &mut self.unit.context;
+        let turned = self.unit.context.turn(until);
+        self.turned(turned, done)
+    }
+
+    /// What follows a turn of the connection.
+    fn turned(
+        &mut self,
+        turned: std::result::Result<(), Fault>,
+        done: &mut Vec<Completion>,
+    ) -> Result<()> {
         // What came may call for data (R2T): sent at once, it saves a wait.
-        let Err(fault) = context.turn(until).and_then(|()| context.push()) else {
+        let Err(fault) = turned.and_then(|()| self.unit.context.push()) else {
             return self.collect(done);
         };
         let before = done.len();
         self.collect(done)?;
         if self.failure.is_none() {
-            let op = self.oldest().map_or(self.flights[0].op, |flight| flight.op);
-            self.failure = Some(self.fail(&fault, op));
+            self.failure = Some(self.lost(&fault));
         }
         if done.len() > before {
             return Ok(());
@@ -326,7 +340,7 @@ impl Lane {
     }
 
     /// A failure that is still to be told.
-    fn earlier_failure(&mut self) -> Result<()> {
+    pub(super) fn earlier_failure(&mut self) -> Result<()> {
         self.failure.take().map_or(Ok(()), Err)
     }
 }
@@ -366,7 +380,10 @@ impl Session for Lane {
             }
             block += u64::from(blocks);
         }
-        if let Err(fault) = self.unit.context.push() {
+        if op.direction == Direction::Write
+            && op.len >= SEND_AT_ONCE
+            && let Err(fault) = self.unit.context.push()
+        {
             return Err(self.fail(&fault, op));
         }
         Ok(Submit::Queued)

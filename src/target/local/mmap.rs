@@ -53,16 +53,24 @@ impl Mapping {
         self.write
     }
 
+    /// Where it lies in this process.
+    #[must_use]
+    pub fn address(&self) -> usize {
+        self.map.as_ptr() as usize
+    }
+
     /// Asks for huge pages and touches every page, so that no operation pays for it. Kernels that know neither
-    /// lose nothing but time.
-    pub fn populate(&self) {
+    /// lose nothing but time. Tells whether the kernel took the first as advice; what it gave is another matter.
+    #[must_use]
+    pub fn populate(&self) -> bool {
         // Advice: where it is refused, the first pass over the mapping pays the page faults.
-        let _ = self.map.advise(Advice::HugePage);
+        let advised = self.map.advise(Advice::HugePage).is_ok();
         let _ = self.map.advise(if self.write {
             Advice::PopulateWrite
         } else {
             Advice::PopulateRead
         });
+        advised
     }
 
     /// Bytes from `offset` to the end of the mapping, at most `len`.

@@ -30,11 +30,10 @@ pub(crate) struct Scene {
 
 impl Scene {
     /// A session with `count` buffers of `len` bytes.
-    pub(crate) fn new(session: Box<dyn Session>, count: u16, len: usize) -> Self {
-        Self {
-            session,
-            slots: Slots::new(count, len).expect("slots"),
-        }
+    pub(crate) fn new(mut session: Box<dyn Session>, count: u16, len: usize) -> Self {
+        let mut slots = Slots::new(count, len).expect("slots");
+        session.prepare(&mut slots).expect("prepared");
+        Self { session, slots }
     }
 
     /// One operation from start to end.
@@ -228,6 +227,90 @@ fn many_operations_are_under_way_and_each_ends_once() {
             "{block}"
         );
     }
+}
+
+/// The last word of what a session tells about itself.
+fn registered(scene: &Scene) -> String {
+    let words = scene.session.negotiated();
+    words.rsplit(' ').next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn slots_that_were_not_announced_work_without_registration() {
+    if !uring_or_its_refusal() {
+        return;
+    }
+    let file = tempfile::tempfile().expect("a file");
+    let mut scene = Scene::new(session(Engine::IoUring, file, 2), 2, 8192);
+    scene.there_and_back(0, 8192);
+    let announced = registered(&scene);
+    assert!(announced.starts_with("registered=file"), "{announced}");
+    scene.slots = Slots::new(2, 16384).expect("slots");
+    scene.there_and_back(1 << 20, 16384);
+    assert_eq!(registered(&scene), "registered=file");
+    let Scene { session, slots } = &mut scene;
+    session.prepare(slots).expect("prepared again");
+    scene.there_and_back(4096, 16384);
+    assert_eq!(registered(&scene), announced);
+    let op = Op {
+        direction: Direction::Write,
+        offset: 0,
+        len: 4096,
+        slot: 1,
+    };
+    let Scene { session, slots } = &mut scene;
+    session.submit(op, slots).expect("it is queued");
+    let mut others = Slots::new(2, 16384).expect("slots");
+    let error = session.submit(op, &mut others).expect_err("exchanged");
+    assert_eq!(error.kind, Kind::Usage, "{error}");
+}
+
+#[test]
+fn where_locked_memory_is_short_buffers_stay_unregistered() {
+    use rustix::process::{Resource, getrlimit};
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    if !uring_or_its_refusal() {
+        return;
+    }
+    // Capabilities are a thread's own: this one gives up the one that lifts the limit.
+    let mut own = capabilities(None).expect("a thread has capabilities");
+    own.effective.remove(CapabilitySet::IPC_LOCK);
+    own.permitted.remove(CapabilitySet::IPC_LOCK);
+    set_capabilities(None, own).expect("less is always granted");
+    let Some(limit) = getrlimit(Resource::Memlock).current else {
+        eprintln!("not tested: locked memory has no limit here");
+        return;
+    };
+    let len = usize::try_from(limit / 2 + 4096).expect("a limit that memory can hold");
+    let file = tempfile::tempfile().expect("a file");
+    let mut scene = Scene::new(session(Engine::IoUring, file, 2), 2, len);
+    assert_eq!(registered(&scene), "registered=file");
+    for len in [1, 4096, len as u32] {
+        scene.there_and_back(12_345, len);
+    }
+}
+
+#[test]
+fn what_was_registered_is_given_back_with_the_session() {
+    if !uring_or_its_refusal() {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("file");
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&path)
+        .expect("a file");
+    // A lock lasts as long as anything holds the open file.
+    file.lock().expect("it is locked");
+    let mut scene = Scene::new(session(Engine::IoUring, file, 2), 2, 4096);
+    scene.there_and_back(0, 4096);
+    let other = File::open(&path).expect("it opens");
+    assert!(other.try_lock().is_err(), "the session holds it");
+    drop(scene);
+    other.try_lock().expect("nothing holds it any more");
 }
 
 #[test]

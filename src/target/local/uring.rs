@@ -9,13 +9,14 @@
     reason = "the kernel is given pointers into slots that stay valid until it is done"
 )]
 
+mod registered;
+
 use std::io;
-use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
-use io_uring::{EnterFlags, IoUring, opcode, squeue};
+use io_uring::types::{CancelBuilder, SubmitArgs, Timespec};
+use io_uring::{EnterFlags, IoUring, squeue};
 use rustix::io::Errno;
 
 use crate::clock::{Clock, monotonic_ns};
@@ -24,6 +25,7 @@ use crate::op::{Completion, Direction, Op, Submit};
 use crate::slots::{Hold, Slots};
 use crate::target::Session;
 use crate::target::local::{Engine, Opened};
+use registered::{Registered, Rest};
 
 /// Whether this kernel lets us use `io_uring` with waits that end; asked once.
 #[must_use]
@@ -35,6 +37,17 @@ pub fn permitted() -> bool {
             parameters.is_feature_ext_arg() && parameters.is_feature_nodrop()
         })
     })
+}
+
+/// A ring of the cheapest kind that this kernel has. One thread submits and reaps, and only in reap do completions
+/// matter: newer kernels (6.1) then hand them over there alone, and those from 5.19 on need no interrupt of ours for it.
+fn ring(entries: u32) -> io::Result<IoUring> {
+    IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .build(entries)
+        .or_else(|_| IoUring::builder().setup_coop_taskrun().build(entries))
+        .or_else(|_| IoUring::new(entries))
 }
 
 /// The operation that a slot is busy with.
@@ -49,6 +62,7 @@ struct Flight {
 /// A session that keeps up to its depth of operations under way.
 pub struct Uring {
     ring: IoUring,
+    registered: Registered,
     opened: Opened,
     flights: Vec<Flight>,
     /// Operations started and not yet completed, those still in our queue included.
@@ -64,21 +78,14 @@ impl Uring {
     /// Makes a ring for `iodepth` operations on an open file.
     pub fn new(opened: Opened, iodepth: u16) -> Result<Self> {
         let entries = u32::from(iodepth.max(1));
-        // One thread submits and reaps, and only in reap do completions matter: newer kernels (6.1) then need no
-        // interrupt of ours to hand them over.
-        let ring = IoUring::builder()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .build(entries)
-            .or_else(|_| IoUring::new(entries))
-            .map_err(|error| {
-                let doing = format!("set up io_uring for {entries} operations");
-                let mut error = Error::io(Phase::Open, &error, &doing);
-                error
-                    .message
-                    .push_str("; use engine=psync with more lanes, or a smaller iodepth");
-                error
-            })?;
+        let ring = ring(entries).map_err(|error| {
+            let doing = format!("set up io_uring for {entries} operations");
+            let mut error = Error::io(Phase::Open, &error, &doing);
+            error
+                .message
+                .push_str("; use engine=psync with more lanes, or a smaller iodepth");
+            error
+        })?;
         let idle = Flight {
             offset: 0,
             len: 0,
@@ -86,6 +93,7 @@ impl Uring {
             direction: Direction::Read,
         };
         Ok(Self {
+            registered: Registered::file(&ring, &opened.file),
             ring,
             opened,
             flights: vec![idle; usize::from(iodepth.max(1))],
@@ -99,15 +107,15 @@ impl Uring {
     /// Queues what is left of a slot's operation.
     fn queue(&mut self, slot: u16, slots: &mut Slots) -> Result<()> {
         let flight = self.flights[usize::from(slot)];
-        let left = flight.len - flight.done;
-        let at = flight.offset + u64::from(flight.done);
-        let file = Fd(self.opened.file.as_raw_fd());
-        let buffer = slots.get_mut(slot, flight.len)[flight.done as usize..].as_mut_ptr();
-        let entry = match flight.direction {
-            Direction::Read => opcode::Read::new(file, buffer, left).offset(at).build(),
-            Direction::Write => opcode::Write::new(file, buffer, left).offset(at).build(),
-        };
-        self.push(&entry.user_data(u64::from(slot)))
+        let memory = slots.get_mut(slot, flight.len)[flight.done as usize..].as_mut_ptr();
+        let entry = self.registered.entry(Rest {
+            direction: flight.direction,
+            offset: flight.offset + u64::from(flight.done),
+            memory,
+            len: flight.len - flight.done,
+            slot,
+        });
+        self.push(&entry)
     }
 
     fn push(&mut self, entry: &squeue::Entry) -> Result<()> {
@@ -199,6 +207,19 @@ impl Uring {
         Ok(None)
     }
 
+    /// Takes slots that were not announced: their operations name their memory themselves.
+    #[cold]
+    fn exchange(&mut self, slots: &Slots) -> Result<()> {
+        if self.under_way > 0 {
+            return Err(Error::usage(
+                "the slots were exchanged while operations were under way",
+            ));
+        }
+        self.registered.forget_buffers(&self.ring);
+        self.hold = Some(slots.hold());
+        Ok(())
+    }
+
     #[cold]
     fn fail(&mut self, slot: u16, error: &io::Error) -> Error {
         self.under_way -= 1;
@@ -209,6 +230,46 @@ impl Uring {
             flight.offset + u64::from(flight.done),
             error,
         )
+    }
+
+    /// Waits for all that the kernel has, after cancelling what can be cancelled.
+    fn settle(&mut self) {
+        if self.in_kernel == 0 {
+            return;
+        }
+        let deadline = monotonic_ns().saturating_add(self.opened.io_timeout.as_nanos() as u64);
+        // Kernels before 6.0 don't know it, and transfers that a disk works on can't be cancelled: then we wait.
+        let none = Timespec::from(Duration::ZERO);
+        let _ = self
+            .ring
+            .submitter()
+            .register_sync_cancel(Some(none), CancelBuilder::any());
+        loop {
+            while self.next().is_some() {}
+            let now = monotonic_ns();
+            if self.in_kernel == 0 || now >= deadline {
+                break;
+            }
+            let wait = Timespec::from(Duration::from_nanos(deadline - now));
+            let arguments = SubmitArgs::new().timespec(&wait);
+            let flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
+            // SAFETY: nothing is submitted; the flags say that the argument is a `SubmitArgs`, which it is.
+            let result = unsafe {
+                self.ring
+                    .submitter()
+                    .enter(0, 1, flags.bits(), Some(&arguments))
+            };
+            let waits_on = |error: &io::Error| {
+                let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+                matches!(
+                    errno,
+                    Some(Errno::TIME | Errno::INTR | Errno::AGAIN | Errno::BUSY)
+                )
+            };
+            if result.is_err_and(|error| !waits_on(&error)) {
+                break;
+            }
+        }
     }
 
     #[cold]
@@ -227,9 +288,18 @@ impl Uring {
 }
 
 impl Session for Uring {
+    /// Registers the slots as buffers, where the kernel permits it.
+    fn prepare(&mut self, slots: &mut Slots) -> Result<()> {
+        if self.under_way == 0 {
+            self.registered.buffers(&self.ring, slots);
+            self.hold = Some(slots.hold());
+        }
+        Ok(())
+    }
+
     fn submit(&mut self, op: Op, slots: &mut Slots) -> Result<Submit> {
         if !self.hold.as_ref().is_some_and(|hold| slots.held_by(hold)) {
-            self.hold = Some(slots.hold());
+            self.exchange(slots)?;
         }
         let slot = usize::from(op.slot);
         if slot >= self.flights.len() {
@@ -290,50 +360,21 @@ impl Session for Uring {
     }
 
     fn negotiated(&self) -> String {
-        self.opened.words(Engine::IoUring)
+        format!(
+            "{} {}",
+            self.opened.words(Engine::IoUring),
+            self.registered.word()
+        )
     }
 }
 
 impl Drop for Uring {
     /// Cancels what can be cancelled and waits for the rest; entries that were never handed over are dropped.
     fn drop(&mut self) {
+        self.settle();
         if self.in_kernel == 0 {
-            return;
-        }
-        let deadline = monotonic_ns().saturating_add(self.opened.io_timeout.as_nanos() as u64);
-        // Kernels before 6.0 don't know it, and transfers that a disk works on can't be cancelled: then we wait.
-        let none = Timespec::from(Duration::ZERO);
-        let _ = self
-            .ring
-            .submitter()
-            .register_sync_cancel(Some(none), CancelBuilder::any());
-        loop {
-            while self.next().is_some() {}
-            let now = monotonic_ns();
-            if self.in_kernel == 0 || now >= deadline {
-                break;
-            }
-            let wait = Timespec::from(Duration::from_nanos(deadline - now));
-            let arguments = SubmitArgs::new().timespec(&wait);
-            let flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
-            // SAFETY: nothing is submitted; the flags say that the argument is a `SubmitArgs`, which it is.
-            let result = unsafe {
-                self.ring
-                    .submitter()
-                    .enter(0, 1, flags.bits(), Some(&arguments))
-            };
-            let waits_on = |error: &io::Error| {
-                let errno = error.raw_os_error().map(Errno::from_raw_os_error);
-                matches!(
-                    errno,
-                    Some(Errno::TIME | Errno::INTR | Errno::AGAIN | Errno::BUSY)
-                )
-            };
-            if result.is_err_and(|error| !waits_on(&error)) {
-                break;
-            }
-        }
-        if self.in_kernel > 0 {
+            self.registered.forget(&self.ring);
+        } else {
             // The device hangs. Its transfers may still arrive one day: better lose this memory than have it
             // used anew under them.
             std::mem::forget(self.hold.take());
