@@ -179,7 +179,7 @@ pub fn control(login: &Login) -> Result<Control> {
     let protocol = target::find(&login.spec)?;
     let caps = (protocol.caps)(&login.spec);
     let remote = |remote| Control::Files(Box::new(remote));
-    let control = if caps.threads == Threads::PerProcess {
+    let control = if caps.control == Threads::PerProcess {
         files::Remote::start(login).map(remote)
     } else {
         match (protocol.control)(login) {

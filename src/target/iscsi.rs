@@ -44,6 +44,7 @@ pub const PROTOCOL: Protocol = Protocol {
     caps: |_| Caps {
         iodepth_max: IODEPTH_MAX,
         threads: Threads::Shared,
+        control: Threads::Shared,
         flush: true,
         sync: true,
         stores: true,

@@ -347,6 +347,19 @@ fn smb_embedded() {
     place.assert_clean();
 }
 
+/// The same server through the engine with many requests under way.
+fn smb2(place: Place) -> Place {
+    let uri = format!("{}?engine=smb2", place.uri);
+    place.under(uri)
+}
+
+#[test]
+fn smb_embedded_smb2() {
+    let place = smb2(lab::embedded_smb());
+    keeps_its_promises(&place, None);
+    place.assert_clean();
+}
+
 #[test]
 fn iscsi_embedded() {
     keeps_its_promises(&lab::embedded_iscsi(FAR), None);
@@ -381,6 +394,14 @@ fn nfs_ganesha_pipelined() {
 fn smb_smbd() {
     let _turn = smb_turn();
     let place = lab::smbd(|_| {});
+    keeps_its_promises(&place, None);
+    place.assert_clean();
+}
+
+#[test]
+#[ignore = "needs root and servers"]
+fn smb_smbd_smb2() {
+    let place = smb2(lab::smbd(|_| {}));
     keeps_its_promises(&place, None);
     place.assert_clean();
 }
