@@ -317,3 +317,176 @@ impl Session for Pipe {
         words
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::op::Durability;
+    use crate::spec::uri::TargetSpec;
+    use crate::target::Secret;
+
+    const PATIENCE: Duration = Duration::from_millis(300);
+
+    /// A session whose peer answers the first request with what `answer` makes of its number, then closes or, with
+    /// `stays`, goes silent.
+    fn pipe(answer: impl FnOnce(u64) -> Vec<u8> + Send + 'static, stays: bool) -> (Pipe, Slots) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let socket = TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
+        let (mut peer, _) = listener.accept().expect("accepted");
+        std::thread::spawn(move || {
+            let mut request = [0; frame::MARK + frame::HEADER + 24];
+            if peer.read_exact(&mut request).is_err() {
+                return;
+            }
+            let id = u64::from_le_bytes(*request[28..].first_chunk().expect("a header"));
+            let _ = peer.write_all(&answer(id));
+            if stays {
+                // Until the session is dropped.
+                let _ = peer.read_to_end(&mut Vec::new());
+            }
+        });
+        let patience = PATIENCE.as_millis() as u64;
+        let login = Login {
+            spec: TargetSpec::parse("smb://u@nas/s?engine=smb2").expect("a URI"),
+            secret: Secret::default(),
+            connect_timeout_ms: patience,
+            io_timeout_ms: patience,
+        };
+        let attach = Attach {
+            object: "x".into(),
+            write: true,
+            direct: false,
+            durability: Durability::Flush,
+            iodepth: 2,
+            block_max: 4096,
+            lane: 0,
+        };
+        let start = calls::Start {
+            names: frame::Names {
+                large: true,
+                ..frame::Names::default()
+            },
+            next_id: 9,
+            credits: 9,
+            read_max: 65536,
+            write_max: 65536,
+        };
+        let entered = door::Entered {
+            socket,
+            start,
+            seal: None,
+            dialect: "3.1.1".into(),
+            address: "nas:445".into(),
+        };
+        let pipe = Pipe::over(&login, &attach, entered, 1).expect("a session");
+        (pipe, Slots::new(2, 4096).expect("slots"))
+    }
+
+    fn answer(id: u64, status: u32, command: u16, body: &[u8]) -> Vec<u8> {
+        let mut message = vec![0; frame::HEADER];
+        message[..4].copy_from_slice(b"\xfeSMB");
+        message[8..12].copy_from_slice(&status.to_le_bytes());
+        message[12..14].copy_from_slice(&command.to_le_bytes());
+        message[14] = 1;
+        message[16] = 1;
+        message[24..32].copy_from_slice(&id.to_le_bytes());
+        message.extend_from_slice(body);
+        let mut framed = (message.len() as u32).to_be_bytes().to_vec();
+        framed.extend_from_slice(&message);
+        framed
+    }
+
+    fn one(pipe: &mut Pipe, slots: &mut Slots, direction: Direction) -> Result<Vec<Completion>> {
+        let op = Op {
+            direction,
+            offset: 0,
+            len: 4096,
+            slot: 0,
+        };
+        pipe.submit(op, slots)?;
+        let mut done = Vec::new();
+        pipe.reap(None, slots, &mut done)?;
+        Ok(done)
+    }
+
+    type Answer = fn(u64) -> Vec<u8>;
+
+    #[test]
+    fn what_a_peer_does_wrong_is_an_error_of_its_kind() {
+        let cases: [(Answer, bool, Direction, Kind); 9] = [
+            (|_| Vec::new(), false, Direction::Read, Kind::Gone),
+            (|_| Vec::new(), true, Direction::Read, Kind::TimedOut),
+            (
+                |_| b"HTTP/1.1 400 Bad Request\r\n".to_vec(),
+                true,
+                Direction::Read,
+                Kind::Protocol,
+            ),
+            (
+                |_| vec![0, 255, 255, 255],
+                true,
+                Direction::Read,
+                Kind::Protocol,
+            ),
+            (
+                |id| answer(id, 0, 8, &[0; 17])[..70].to_vec(),
+                false,
+                Direction::Read,
+                Kind::Gone,
+            ),
+            (
+                |id| answer(id, 0, 8, &[0; 17])[..70].to_vec(),
+                true,
+                Direction::Read,
+                Kind::TimedOut,
+            ),
+            (
+                |id| answer(id + 1, 0, 8, &[0; 17]),
+                true,
+                Direction::Read,
+                Kind::Protocol,
+            ),
+            (
+                |id| answer(id, 0xc000_007f, 9, &[0; 9]),
+                true,
+                Direction::Write,
+                Kind::NoSpace,
+            ),
+            (
+                |id| answer(id, 0, 9, &[0; 17]),
+                true,
+                Direction::Write,
+                Kind::Protocol,
+            ),
+        ];
+        for (index, (answer, stays, direction, kind)) in cases.into_iter().enumerate() {
+            let (mut pipe, mut slots) = pipe(answer, stays);
+            let error = one(&mut pipe, &mut slots, direction).expect_err("a bad peer");
+            assert_eq!(
+                (error.phase, error.kind),
+                (Phase::Io, kind),
+                "{index}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_file_is_a_short_operation() {
+        let (mut pipe, mut slots) = pipe(|id| answer(id, frame::END_OF_FILE, 8, &[0; 9]), true);
+        let done = one(&mut pipe, &mut slots, Direction::Read).expect("an answer");
+        assert_eq!(done, [Completion { slot: 0, bytes: 0 }]);
+    }
+
+    #[test]
+    fn a_flush_ends_with_its_answer_or_says_why_not() {
+        let (mut flushed, _) = pipe(|id| answer(id, 0, 7, &[4, 0, 0, 0]), true);
+        flushed.flush().expect("flushed");
+        let (mut refused, _) = pipe(|id| answer(id, 0xc000_009a, 7, &[0; 9]), true);
+        let error = refused.flush().expect_err("refused");
+        assert_eq!(error.phase, Phase::Flush, "{error}");
+        assert!(error.message.contains("flush 'x'"), "{error}");
+    }
+}
