@@ -65,10 +65,17 @@ impl Fleet {
             live: Vec::new(),
             stop: Arc::clone(stop),
         };
-        let apart = (protocol.caps)(&login.spec).threads == Threads::PerProcess;
+        let caps = (protocol.caps)(&login.spec);
         for (index, job) in jobs.into_iter().enumerate() {
             let live = Arc::new(Live::default());
             fleet.live.push(Arc::clone(&live));
+            // Small files are the control side's library's business.
+            let place = if job.files.is_some() {
+                caps.control
+            } else {
+                caps.threads
+            };
+            let apart = place == Threads::PerProcess;
             let post = Post {
                 index,
                 sender: sender.clone(),
@@ -180,7 +187,7 @@ pub fn control(login: &Login) -> Result<Control> {
     let protocol = target::find(&login.spec)?;
     let caps = (protocol.caps)(&login.spec);
     let remote = |remote| Control::Files(Box::new(remote));
-    let control = if caps.threads == Threads::PerProcess {
+    let control = if caps.control == Threads::PerProcess {
         files::Remote::start(login).map(remote)
     } else {
         match (protocol.control)(login) {

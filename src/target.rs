@@ -91,6 +91,8 @@ pub struct Caps {
     pub iodepth_max: u16,
     /// Where its workers may run.
     pub threads: Threads,
+    /// Where its control side may run.
+    pub control: Threads,
     /// Whether a flush makes accepted writes durable; without it writes are `not_durable`.
     pub flush: bool,
     /// Whether single writes can be made durable each.

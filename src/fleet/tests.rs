@@ -18,6 +18,7 @@ static ODD: Protocol = Protocol {
     caps: |_| Caps {
         iodepth_max: 1,
         threads: Threads::Shared,
+        control: Threads::Shared,
         flush: true,
         sync: false,
         stores: false,

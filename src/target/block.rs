@@ -66,6 +66,7 @@ fn caps(spec: &TargetSpec) -> Caps {
     Caps {
         iodepth_max: Engine::depth_max(engine),
         threads: Threads::Shared,
+        control: Threads::Shared,
         flush: true,
         sync: true,
         stores: true,

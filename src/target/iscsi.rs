@@ -58,6 +58,7 @@ pub const PROTOCOL: Protocol = Protocol {
     caps: |spec| Caps {
         iodepth_max: IODEPTH_MAX,
         threads: Threads::Shared,
+        control: Threads::Shared,
         flush: true,
         sync: true,
         stores: true,

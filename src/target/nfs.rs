@@ -99,6 +99,7 @@ fn caps(spec: &TargetSpec) -> Caps {
     Caps {
         iodepth_max,
         threads: Threads::Shared,
+        control: Threads::Shared,
         flush: true,
         sync: true,
         stores: true,

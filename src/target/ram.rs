@@ -30,6 +30,7 @@ pub const PROTOCOL: Protocol = Protocol {
     caps: |_| Caps {
         iodepth_max: 1,
         threads: Threads::Shared,
+        control: Threads::Shared,
         flush: true,
         sync: true,
         stores: true,

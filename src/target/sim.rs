@@ -60,6 +60,7 @@ pub const PROTOCOL: Protocol = Protocol {
     caps: |_| Caps {
         iodepth_max: 4096,
         threads: Threads::Shared,
+        control: Threads::Shared,
         flush: true,
         sync: true,
         stores: false,

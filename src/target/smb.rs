@@ -1,11 +1,11 @@
-//! `smb:` reaches a share through Samba's libsmbclient (the `pavao` crate): blocking, one operation at a time.
+//! `smb:` reaches a share through Samba's libsmbclient (the `pavao` crate), one operation at a time, or at depth.
 //!
 //! Read first: [`place`] takes the URI apart and spells it as libsmbclient wants it; [`server`] asks the server
 //! for its dialect and limits before anything logs in, and [`identity`] for its name; [`share`] logs in and holds
-//! the one client; [`files`] is the control side, [`session`] the data side over it and [`folder`] that of small files. libsmbclient holds one lock
-//! and one configuration for a whole process, so each session belongs into a child process of its own ([`home`]
+//! the one client; [`files`] is the control side, [`session`] the data side over it and [`folder`] that of small files.
+//! libsmbclient holds one lock and one configuration for a whole process, so each of its sessions belongs into a child process of its own ([`home`]
 //! says what its `HOME` must be), and it writes remarks to standard output, which that process must not use for
-//! anything else.
+//! anything else. [`pipe`] is the data side of `engine=smb2`, which needs none of that.
 //!
 //! Must not know: other protocols. Units: bytes.
 
@@ -14,14 +14,18 @@ mod files;
 mod folder;
 mod home;
 mod identity;
+mod pipe;
 mod place;
+mod refusal;
 mod server;
 mod session;
 mod share;
 
 use crate::error::Result;
 use crate::spec::uri::TargetSpec;
-use crate::target::{Attach, Caps, Control, Login, Protocol, Threads};
+use crate::target::{Attach, Caps, Control, Login, Protocol, Session, Threads};
+
+use place::Engine;
 
 /// The registry line.
 pub const PROTOCOL: Protocol = Protocol {
@@ -30,7 +34,7 @@ pub const PROTOCOL: Protocol = Protocol {
     options: &[
         (
             "engine",
-            "the client that moves the bytes: pavao (Samba's libsmbclient)",
+            "pavao: one request under way, through Samba's libsmbclient (the default); smb2: many, always signed",
         ),
         (
             "encrypt",
@@ -38,7 +42,7 @@ pub const PROTOCOL: Protocol = Protocol {
         ),
         (
             "sign",
-            "1 signs every message; 0 signs only where the server demands it",
+            "1 signs every message; 0 (with pavao) signs only where the server demands it",
         ),
     ],
     check: |spec| place::Place::of(spec).map(drop),
@@ -47,23 +51,41 @@ pub const PROTOCOL: Protocol = Protocol {
         let share = share::Share::open(login, 0, login.connect_timeout())?;
         Ok(Control::Files(Box::new(files::ShareFiles::open(share)?)))
     },
-    connect: |login: &Login, attach: &Attach| connect(login, attach),
+    connect,
     folder: Some(folder::open),
 };
 
-/// No flush: libsmbclient exports nothing that sends SMB2 FLUSH, so what it wrote is accepted, not durable.
-fn caps(_spec: &TargetSpec) -> Caps {
-    Caps {
-        iodepth_max: 1,
-        threads: Threads::PerProcess,
-        flush: false,
-        sync: false,
-        stores: true,
-        engine: "pavao",
-        connections: 1,
+/// libsmbclient exports nothing that sends SMB2 FLUSH, so what it wrote is accepted, not durable.
+fn caps(spec: &TargetSpec) -> Caps {
+    // An engine that can't be read is refused by `check`, before anything is planned.
+    match Engine::of(spec).unwrap_or_default() {
+        Engine::Pavao => Caps {
+            iodepth_max: 1,
+            threads: Threads::PerProcess,
+            control: Threads::PerProcess,
+            flush: false,
+            sync: false,
+            stores: true,
+            engine: "pavao",
+            connections: 1,
+        },
+        Engine::Smb2 => Caps {
+            iodepth_max: pipe::DEPTH_MAX,
+            threads: Threads::Shared,
+            // Directories and small files stay libsmbclient's business.
+            control: Threads::PerProcess,
+            flush: true,
+            sync: true,
+            stores: true,
+            engine: "smb2",
+            connections: 1,
+        },
     }
 }
 
-fn connect(login: &Login, attach: &Attach) -> Result<Box<dyn crate::target::Session>> {
-    Ok(Box::new(session::FileSession::open(login, attach)?))
+fn connect(login: &Login, attach: &Attach) -> Result<Box<dyn Session>> {
+    match Engine::of(&login.spec).unwrap_or_default() {
+        Engine::Pavao => Ok(Box::new(session::FileSession::open(login, attach)?)),
+        Engine::Smb2 => Ok(Box::new(pipe::Pipe::open(login, attach)?)),
+    }
 }

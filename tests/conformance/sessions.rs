@@ -347,6 +347,19 @@ fn smb_embedded() {
     place.assert_clean();
 }
 
+/// The same server through the engine with many requests under way.
+fn smb2(place: Place) -> Place {
+    let uri = format!("{}?engine=smb2", place.uri);
+    place.under(uri)
+}
+
+#[test]
+fn smb_embedded_smb2() {
+    let place = smb2(lab::embedded_smb());
+    keeps_its_promises(&place, None);
+    place.assert_clean();
+}
+
 #[test]
 fn iscsi_embedded() {
     keeps_its_promises(&lab::embedded_iscsi(FAR), None);
@@ -394,6 +407,55 @@ fn smb_smbd() {
     let _turn = smb_turn();
     let place = lab::smbd(|_| {});
     keeps_its_promises(&place, None);
+    place.assert_clean();
+}
+
+#[test]
+#[ignore = "needs root and servers"]
+fn smb_smbd_smb2() {
+    let place = smb2(lab::smbd(|_| {}));
+    keeps_its_promises(&place, None);
+    place.assert_clean();
+}
+
+/// Lanes take turns over the addresses of a URI, and all reach the same file.
+#[test]
+#[ignore = "needs root and servers"]
+fn smb_sessions_over_two_addresses() {
+    let place = smb2(lab::smbd(|_| {}));
+    let uri = place.uri.replacen("127.0.0.1", "127.0.0.1,[::1]", 1);
+    let place = place.under(uri);
+    let ground = Ground::make(&place, ROOM);
+    for lane in 0..3 {
+        let attach = Attach {
+            lane,
+            ..ground.attach(true, 4)
+        };
+        let mut worker = Worker::connect(&place.login(), &attach).expect("connects");
+        let piece = [(u64::from(lane) * 4096, 4096)];
+        worker.write(&piece, 3);
+        worker.verify(&piece, 3);
+        let negotiated = worker.session.negotiated();
+        assert!(negotiated.contains("addresses=2"), "{negotiated}");
+    }
+    ground.remove();
+    // The second address alone is what lane 1 needs.
+    let dead = place.uri.replacen("[::1]", "127.0.0.77", 1);
+    let login = lab::login(&dead, place.password.as_deref());
+    let attach = Attach {
+        object: "x".into(),
+        write: false,
+        direct: false,
+        durability: Durability::None,
+        iodepth: 1,
+        block_max: 4096,
+        lane: 1,
+        round: 1,
+    };
+    let error = Worker::connect(&login, &attach)
+        .err()
+        .expect("nobody there");
+    assert!(error.message.contains("127.0.0.77"), "{error}");
     place.assert_clean();
 }
 

@@ -148,6 +148,7 @@ impl Folder for Directory {
     }
 
     fn negotiated(&self) -> String {
-        self.access.negotiated()
+        // Whatever engine moves blocks.
+        format!("engine=pavao {}", self.access.negotiated())
     }
 }

@@ -24,6 +24,27 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 /// Characters that no SMB name holds: wildcards of both kinds, the stream separator, and separators.
 const FORBIDDEN: &[char] = &['\\', '/', ':', '*', '?', '"', '<', '>', '|', '\0'];
 
+/// Which client moves the blocks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Engine {
+    /// Samba's libsmbclient: a request at a time.
+    #[default]
+    Pavao,
+    /// Many requests under way on a connection.
+    Smb2,
+}
+
+impl Engine {
+    /// The engine that a URI asks for; None for a word that names none.
+    pub fn of(spec: &TargetSpec) -> Option<Self> {
+        match spec.options.get("engine").map(String::as_str) {
+            None | Some("pavao") => Some(Self::Pavao),
+            Some("smb2") => Some(Self::Smb2),
+            Some(_) => None,
+        }
+    }
+}
+
 /// A directory on a share, and how to get in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
@@ -47,11 +68,12 @@ pub(super) struct Place {
 impl Place {
     /// Reads the URI; touches nothing.
     pub fn of(spec: &TargetSpec) -> Result<Self> {
-        if let Some(engine) = spec.options.get("engine").filter(|name| *name != "pavao") {
-            return Err(Error::usage(format!(
-                "this build has no SMB engine '{engine}'; leave engine= out or set engine=pavao"
-            )));
-        }
+        let engine = Engine::of(spec).ok_or_else(|| {
+            let name = spec.options.get("engine").map_or("", String::as_str);
+            Error::usage(format!(
+                "unknown engine '{name}' for smb; allowed: pavao, smb2"
+            ))
+        })?;
         let mut parts = spec.parts();
         let share = parts.next().ok_or_else(|| {
             Error::usage(format!(
@@ -72,7 +94,18 @@ impl Place {
             check_length(what, text)?;
         }
         let encrypt = spec.switch("encrypt")?.unwrap_or(false);
-        let sign = spec.switch("sign")?.unwrap_or(false);
+        let sign = spec.switch("sign")?;
+        if engine == Engine::Smb2 && encrypt {
+            return Err(Error::usage(
+                "engine=smb2 can't encrypt; take engine=pavao for encrypt=1",
+            ));
+        }
+        if engine == Engine::Smb2 && user.is_some() && sign == Some(false) {
+            return Err(Error::usage(
+                "engine=smb2 signs every message of a user's session; take engine=pavao for sign=0, or a guest share",
+            ));
+        }
+        let sign = sign.unwrap_or(false);
         // Measured: with "required", libsmbclient moves a guest's data unencrypted and says so on stdout only.
         if user.is_none() && (encrypt || sign) {
             let option = if encrypt { "encrypt" } else { "sign" };
@@ -145,6 +178,19 @@ impl Place {
             return Err(Error::safety("an empty name; nothing was touched"));
         }
         self.directory_url(relative)
+    }
+
+    /// A file below the URI's own directory as SMB itself spells it: from the share, with backslashes.
+    pub fn entry_name(&self, relative: &str) -> Result<String> {
+        self.entry_url(relative)?;
+        let parts = self.directory.iter().map(String::as_str);
+        let parts: Vec<&str> = parts.chain(relative.split('/')).collect();
+        Ok(parts.join("\\"))
+    }
+
+    /// How many addresses sessions take turns over.
+    pub const fn hosts(&self) -> usize {
+        self.hosts.len()
     }
 
     /// The URI's directory for people: `dir/sub`, empty for the share's root.
@@ -223,6 +269,10 @@ mod tests {
             place.entry_url("a/100% [a].bin").expect("file"),
             "/sub%20dir/a/100%25%20%5Ba%5D.bin"
         );
+        assert_eq!(
+            place.entry_name("a/100% [a].bin").expect("file"),
+            r"sub dir\a\100% [a].bin"
+        );
         assert_eq!(place.login_name(), "user WORK\\me");
         assert!(place.encrypt && !place.sign);
     }
@@ -248,6 +298,7 @@ mod tests {
         ] {
             let error = place.entry_url(name).expect_err(name);
             assert_eq!(error.kind, Kind::Safety, "{name:?}");
+            assert!(place.entry_name(name).is_err(), "{name:?}");
         }
         assert_eq!(refusal("smb://u@h/s/..").kind, Kind::Safety);
         assert_eq!(refusal("smb://u@h/s%5Ct").kind, Kind::Safety);
@@ -257,7 +308,9 @@ mod tests {
     fn bad_requests_say_what_to_do() {
         for (uri, word) in [
             ("smb://u@h", "smb://h/share"),
-            ("smb://u@h/s?engine=smb2", "'smb2'"),
+            ("smb://u@h/s?engine=smb3", "'smb3'"),
+            ("smb://u@h/s?engine=smb2&encrypt=1", "can't encrypt"),
+            ("smb://u@h/s?engine=smb2&sign=0", "signs every"),
             ("smb://u@h/s?sign=maybe", "sign=maybe"),
             ("smb://h/s?encrypt=1", "needs a user"),
             ("smb://h/s?sign=1", "needs a user"),

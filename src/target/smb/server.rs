@@ -46,23 +46,13 @@ impl Server {
         let end = Instant::now() + timeout;
         let mut stream = reach(host, port, address, timeout)?;
         let answer = exchange(&mut stream, &request(), end)
-            .map_err(|error| unanswered(&error, address, timeout))?;
+            .map_err(|error| unanswered(Kind::of_io(&error), address, timeout))?;
         parse(&answer).ok_or_else(|| not_smb(address))
     }
 
     /// The dialect as in `3.1.1`.
     pub fn dialect(&self) -> String {
-        match self.dialect {
-            0x0202 => "2.0.2".to_owned(),
-            other => {
-                let (major, minor, patch) = (other >> 8, (other >> 4) & 0xf, other & 0xf);
-                if patch == 0 {
-                    format!("{major}.{minor}")
-                } else {
-                    format!("{major}.{minor}.{patch}")
-                }
-            }
-        }
+        dialect_name(self.dialect)
     }
 
     /// The cipher that an encrypted session gets; None when the server can't encrypt.
@@ -74,6 +64,16 @@ impl Server {
             Some(4) => Some("AES-256-GCM"),
             _ => None,
         }
+    }
+}
+
+/// A dialect's number as people write it: `3.1.1`.
+pub(super) fn dialect_name(dialect: u16) -> String {
+    let (major, minor, patch) = (dialect >> 8, (dialect >> 4) & 0xf, dialect & 0xf);
+    if patch == 0 {
+        format!("{major}.{minor}")
+    } else {
+        format!("{major}.{minor}.{patch}")
     }
 }
 
@@ -182,8 +182,9 @@ fn fill(
     Ok(())
 }
 
-fn unanswered(error: &io::Error, address: &str, timeout: Duration) -> Error {
-    match Kind::of_io(error) {
+/// No answer to the first message, or none in the protocol.
+pub(super) fn unanswered(kind: Kind, address: &str, timeout: Duration) -> Error {
+    match kind {
         Kind::TimedOut => Error::new(
             Phase::Connect,
             Kind::TimedOut,

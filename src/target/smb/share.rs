@@ -9,7 +9,7 @@ use pavao::{SmbClient, SmbCredentials, SmbEncryptionLevel, SmbError, SmbOptions}
 
 use super::place::{Place, check_password};
 use super::server::Server;
-use super::{fault, home};
+use super::{fault, home, refusal};
 use crate::error::{Error, Kind, Phase, Result};
 use crate::target::Login;
 
@@ -81,29 +81,9 @@ impl Share {
         let cause = fault::cause(error);
         let Access { place, address, .. } = &self.access;
         let share = &place.share;
-        Err(match (fault::kind(&cause), &place.user) {
-            (Kind::NotFound, _) => Error::new(
-                Phase::Open,
-                Kind::NotFound,
-                format!("{address} has no share '{share}'; check its name"),
-            ),
-            (Kind::Denied, None) => Error::new(
-                Phase::Authenticate,
-                Kind::Denied,
-                format!(
-                    "{address} takes no guests on share '{share}'; name a user, as in smb://user@{}/{share}",
-                    place.host(0)
-                ),
-            ),
-            (Kind::Denied, Some(_)) => Error::new(
-                Phase::Authenticate,
-                Kind::Denied,
-                format!(
-                    "{address} did not let {} in to share '{share}': the user name or password is wrong, \
-                     or the user may not use this share",
-                    place.login_name()
-                ),
-            ),
+        Err(match fault::kind(&cause) {
+            Kind::NotFound => refusal::no_share(address, share),
+            Kind::Denied => refusal::not_let_in(address, place),
             _ => self.access.fault(
                 Phase::Authenticate,
                 SmbError::Io(cause),
