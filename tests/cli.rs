@@ -1017,3 +1017,31 @@ fn a_rest_follows_what_wrote_to_storage_and_nothing_else() {
     );
     assert!(!took("ram:", "write", "three").1, "memory has no rest");
 }
+
+/// The file of a run is not there yet when its blocks are checked against what direct I/O needs.
+#[test]
+fn direct_io_on_a_directory_where_no_run_was() {
+    // Beside the program, since the usual place of temporary files is often memory, where nothing is direct.
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let target = directory.path().join("share");
+    std::fs::create_dir(&target).expect("a directory");
+    let forced = format!("file:{}?direct=1", target.display());
+    let plain = target.display().to_string();
+    for more in [
+        vec!["--target", &forced],
+        vec!["--target", &plain, "--direct", "1"],
+    ] {
+        let mut arguments = vec![
+            "run", "--quiet", "--rw", "randread", "--bs", "4k", "--size", "1M", "--bytes", "1M",
+        ];
+        arguments.extend(more);
+        let output = run(directory.path(), &arguments);
+        let said = text(&output.stderr);
+        // A file system without direct I/O says so; else it works.
+        assert!(
+            code(&output) == 0 || said.contains("direct I/O on"),
+            "{arguments:?}: {said}"
+        );
+        assert_eq!(std::fs::read_dir(&target).expect("there").count(), 0);
+    }
+}

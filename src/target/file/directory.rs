@@ -15,7 +15,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use crate::error::{Phase, Result};
+use crate::error::{Kind, Phase, Result};
 use crate::probe::disk::Disk;
 use crate::probe::mount::{self, Mount};
 use crate::target::file::extents;
@@ -223,8 +223,15 @@ impl Files for Directory {
     }
 
     fn direct_alignment(&mut self, path: &str) -> Result<Option<u64>> {
-        let file = self.open_to_read(path)?;
-        let alignment = direct::alignment(&file, &self.tree.name(path))?;
+        let alignment = match self.open_to_read(path) {
+            Ok(file) => direct::alignment(&file, &self.tree.name(path))?,
+            // A run asks before it makes its file.
+            Err(error) if error.kind == Kind::NotFound => {
+                let root = self.tree.open_directory("", Phase::Open)?;
+                direct::of_directory(&File::from(root))
+            }
+            Err(error) => return Err(error),
+        };
         Ok(Some(alignment).filter(|alignment| *alignment > 1))
     }
 

@@ -32,6 +32,13 @@ pub fn alignment(file: &File, name: &str) -> Result<u64> {
     }
 }
 
+/// The alignment in bytes that new files of a directory will need, as far as it can be told without one.
+#[must_use]
+pub fn of_directory(directory: &File) -> u64 {
+    // The kernel tells of regular files only.
+    guess(directory)
+}
+
 /// Makes the error for a file that can't take direct I/O.
 #[must_use]
 pub fn refused(name: &str, why: &str) -> Error {
