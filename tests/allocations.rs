@@ -5,7 +5,6 @@ mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::path::Path;
 
 use nasgauge::spec::uri::TargetSpec;
 use nasgauge::target::{self, Control};
@@ -62,6 +61,8 @@ struct Case {
     depth: u16,
     /// Whether data can be read back.
     stores: bool,
+    /// Whether a flush is a library's call, which may allocate.
+    flush_elsewhere: bool,
 }
 
 /// One line for each protocol and engine whose loop is ours. The libraries of the others allocate as they like.
@@ -70,36 +71,43 @@ const CASES: &[Case] = &[
         uri: "null:",
         depth: 1,
         stores: false,
+        flush_elsewhere: false,
     },
     Case {
         uri: "sim:?latency=1us&clock=virtual",
         depth: 1,
         stores: false,
+        flush_elsewhere: false,
     },
     Case {
         uri: "sim:?latency=1us&bandwidth=1GB/s&clock=virtual",
         depth: 32,
         stores: false,
+        flush_elsewhere: false,
     },
     Case {
         uri: "ram:4MiB",
         depth: 1,
         stores: true,
+        flush_elsewhere: false,
     },
     Case {
         uri: "file:DIR?engine=psync",
         depth: 1,
         stores: true,
+        flush_elsewhere: false,
     },
     Case {
         uri: "file:DIR?engine=mmap",
         depth: 1,
         stores: true,
+        flush_elsewhere: false,
     },
     Case {
         uri: "file:DIR?engine=io_uring",
         depth: 16,
         stores: true,
+        flush_elsewhere: false,
     },
 ];
 
@@ -121,8 +129,8 @@ fn allocations(uri: &str, control: &mut Control, keys: &str) -> u64 {
     made
 }
 
-fn check(case: &Case, directory: &Path) {
-    let uri = case.uri.replace("DIR", &directory.display().to_string());
+fn check(case: &Case, place: &str) {
+    let uri = case.uri.replace("DIR", place);
     let login = support::login(&uri);
     let protocol = target::find(&login.spec).expect(&uri);
     let mut control = (protocol.control)(&login).expect(&uri);
@@ -146,7 +154,11 @@ fn check(case: &Case, directory: &Path) {
                     "rw='{rw}'\nbs='4k'\nsize={SIZE}\nbytes={}\niodepth={}\nfsync={}\nverify={verify}",
                     ops * 4096,
                     case.depth,
-                    if rw == "write" { 100 } else { 0 }
+                    if rw == "write" && !case.flush_elsewhere {
+                        100
+                    } else {
+                        0
+                    }
                 )
             };
             // The first run of a kind may set up what stays.
@@ -170,7 +182,31 @@ fn the_counter_counts() {
 fn the_loop_allocates_nothing() {
     for case in CASES {
         let directory = tempfile::tempdir().expect("a directory");
-        check(case, directory.path());
+        check(case, &directory.path().display().to_string());
+    }
+}
+
+/// The server's threads allocate as they like: the counter is this thread's.
+#[cfg(feature = "embedded")]
+#[test]
+fn the_pipelined_nfs_loop_allocates_nothing() {
+    let server = nasgauge::servers::embedded::Nfs::start(64 << 20).expect("a server");
+    let port = server.port();
+    for connections in [1, 3] {
+        let case = Case {
+            uri: "nfs://127.0.0.1:DIR&engine=pipelined",
+            depth: 8,
+            stores: true,
+            flush_elsewhere: true,
+        };
+        let place = format!("{port}/export?mountport={port}&nconnect={connections}");
+        check(&case, &place);
+        let mut control =
+            (target::nfs::PROTOCOL.control)(&support::login(&case.uri.replace("DIR", &place)))
+                .expect("the export");
+        if let Control::Files(files) = &mut control {
+            files.remove("data.bin").expect("removed");
+        }
     }
 }
 

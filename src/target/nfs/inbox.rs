@@ -319,7 +319,11 @@ impl Inbox {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
+    use std::time::{Duration, Instant};
+
+    use proptest::prelude::{any, prop_assert_eq, proptest};
+    use rand::rngs::SmallRng;
+    use rand::{RngExt, SeedableRng};
 
     use super::*;
 
@@ -437,6 +441,74 @@ mod tests {
             bytes[at] = byte;
             let _ = feed(&bytes, &[chunk]);
         }
+    }
+
+    /// A few bytes, words or stretches of a stream changed.
+    fn damage(stream: &mut Vec<u8>, rng: &mut SmallRng) {
+        const WORDS: [u32; 8] = [0, 1, 3, 65, 0x7fff_ffff, 0x8000_0000, 0x8000_0004, u32::MAX];
+        for _ in 0..rng.random_range(0..4) {
+            let at = rng.random_range(0..stream.len());
+            let upto = rng.random_range(at..=stream.len().min(at + 200));
+            match rng.random_range(0..5) {
+                0 => stream[at] ^= 1 << rng.random_range(0..8),
+                1 => {
+                    let word = WORDS[rng.random_range(0..WORDS.len())].to_be_bytes();
+                    let at = at / 4 * 4;
+                    for (byte, new) in stream[at..].iter_mut().zip(word) {
+                        *byte = new;
+                    }
+                }
+                2 if upto - at < stream.len() => drop(stream.drain(at..upto)),
+                3 => {
+                    let again = stream[at..upto].to_vec();
+                    stream.splice(at..at, again);
+                }
+                _ => drop(stream.splice(at..at, (0..upto - at).map(|_| rng.random::<u8>()))),
+            }
+        }
+    }
+
+    /// Two seconds, or ten minutes with the slow tests. [`feed`] panics where a byte would land outside its slot.
+    #[test]
+    fn damaged_streams_do_no_harm() {
+        let slow = std::env::var_os("NASGAUGE_FULL_TESTS").is_some();
+        let time = Duration::from_secs(if slow { 600 } else { 2 });
+        let begun = Instant::now();
+        let (mut streams, mut refused, mut found_all) = (0u64, 0u64, 0u64);
+        while begun.elapsed() < time {
+            // The seed is all that a finding needs to be seen again.
+            let seed = streams;
+            let mut rng = SmallRng::seed_from_u64(seed);
+            let mut stream = Vec::new();
+            let replies = rng.random_range(1..6);
+            for slot in 0..replies {
+                let data = vec![rng.random(); rng.random_range(0..=BLOCK)];
+                let sizes: Vec<usize> = (0..rng.random_range(0..4))
+                    .map(|_| rng.random_range(1..120))
+                    .collect();
+                stream.extend(marked(&reply(slot, &data, rng.random()), &sizes));
+            }
+            damage(&mut stream, &mut rng);
+            let chunks: Vec<usize> = (0..3).map(|_| rng.random_range(1..300)).collect();
+            let fed = std::panic::catch_unwind(|| feed(&stream, &chunks));
+            match fed.unwrap_or_else(|_| panic!("stream {seed} broke the reader")) {
+                Err(what) => {
+                    assert!(!what.is_empty(), "stream {seed}");
+                    refused += 1;
+                }
+                Ok((found, _)) => {
+                    for one in &found {
+                        if let Found::Read { count, .. } = one {
+                            assert!(*count as usize <= BLOCK, "stream {seed}: {one:?}");
+                        }
+                    }
+                    found_all += u64::from(found.len() == replies as usize);
+                }
+            }
+            streams += 1;
+        }
+        println!("{streams} streams: {refused} refused, {found_all} whole");
+        assert!(refused > 0 && found_all > 0, "both kinds were met");
     }
 
     #[test]
