@@ -61,7 +61,7 @@ pub(super) struct Spawned {
     process: Process,
     pub(super) input: ChildStdin,
     pub(super) output: Option<BufReader<ChildStdout>>,
-    _home: Home,
+    home: Option<Home>,
 }
 
 impl Spawned {
@@ -94,13 +94,15 @@ impl Spawned {
             process,
             input,
             output: Some(BufReader::new(output)),
-            _home: home,
+            home: Some(home),
         })
     }
 
     pub(super) fn kill(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        // Now: the thread that listens may hold on for a moment longer, and the program may end before it does.
+        self.home = None;
     }
 }
 
