@@ -3,6 +3,7 @@
 //! Must not know: measuring. Units: bytes.
 
 use std::io::{self, Read, Write};
+use std::time::{Duration, Instant};
 
 use pavao::{SmbClient, SmbDirentType, SmbError, SmbMode, SmbOpenOptions};
 
@@ -10,6 +11,10 @@ use super::share::{Access, Share};
 use super::{fault, identity};
 use crate::error::{Error, Kind, Phase, Result};
 use crate::target::{Entry, Facts, Files};
+
+/// How long a removed file may stay in its directory: until the server has seen that the last session with a handle to it
+/// is gone.
+const LINGERS: Duration = Duration::from_secs(2);
 
 /// The URI's directory on a share.
 pub(super) struct ShareFiles {
@@ -247,7 +252,20 @@ impl Files for ShareFiles {
         self.call(
             Phase::Cleanup,
             || format!("remove directory '{path}'"),
-            |client| client.rmdir(&url),
+            |client| {
+                let give_up = Instant::now() + LINGERS;
+                loop {
+                    match client.rmdir(&url) {
+                        Err(SmbError::Io(error))
+                            if error.kind() == io::ErrorKind::DirectoryNotEmpty
+                                && Instant::now() < give_up =>
+                        {
+                            std::thread::sleep(LINGERS / 100);
+                        }
+                        ended => return ended,
+                    }
+                }
+            },
         )
     }
 }
