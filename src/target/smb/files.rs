@@ -12,8 +12,8 @@ use super::{fault, identity};
 use crate::error::{Error, Kind, Phase, Result};
 use crate::target::{Entry, Facts, Files};
 
-/// How long a removed file may stay in its directory: until the server has seen that the last session with a handle to it
-/// is gone.
+/// How long a removed file may stay in its directory: until the server has seen that a session which was ended by force,
+/// and so closed nothing, is gone.
 const LINGERS: Duration = Duration::from_secs(2);
 
 /// The URI's directory on a share.

@@ -106,7 +106,7 @@ impl Pipe {
         sent.map_err(|error| self.broken(&error, "send a request"))
     }
 
-    /// Takes in what has come; with `wait`, waits for it. True when a flush was answered.
+    /// Takes in what has come; with `wait`, waits for it. True when a request without payload was answered.
     fn receive(&mut self, slots: &mut Slots, wait: bool) -> Result<bool> {
         match self.wire.receive(&self.calls, slots, wait) {
             Ok(()) => {}
@@ -115,17 +115,17 @@ impl Pipe {
             }
             Err(error) => return Err(self.broken(&error, "receive an answer")),
         }
-        let mut flushed = false;
+        let mut plain = false;
         loop {
             match self.wire.next(&self.calls, slots) {
-                Ok(None) => return Ok(flushed),
-                Ok(Some(found)) => flushed |= self.found(&found)?,
+                Ok(None) => return Ok(plain),
+                Ok(Some(found)) => plain |= self.found(&found)?,
                 Err(what) => return Err(self.nonsense(&what)),
             }
         }
     }
 
-    /// Takes note of an answer; true when it is that of a flush.
+    /// Takes note of an answer; true when it is that of a request without payload.
     fn found(&mut self, found: &Found) -> Result<bool> {
         self.calls.answered(found);
         let Some(request) = found.request else {
@@ -133,7 +133,7 @@ impl Pipe {
         };
         let (slot, status) = (request.slot, found.answer.status);
         match (request.command, status) {
-            (frame::Command::Flush, frame::SUCCESS) => return Ok(true),
+            (frame::Command::Flush | frame::Command::Close, frame::SUCCESS) => return Ok(true),
             (frame::Command::Read, frame::END_OF_FILE) => self.moved(slot, 0, true),
             // Only at its end a file has fewer bytes; the next request would say so.
             (frame::Command::Read, frame::SUCCESS) => {
@@ -193,20 +193,21 @@ impl Pipe {
         Ok(())
     }
 
-    fn flush_now(&mut self) -> Result<()> {
+    /// FLUSH or CLOSE, up to its answer.
+    fn plain(&mut self, command: frame::Command, patience: Duration) -> Result<()> {
         // It moves no payload, but whoever waits for answers must have a place for it.
         let mut slots = Slots::new(1, 1)
-            .map_err(|error| Error::io(Phase::Flush, &error, "reserve memory for a flush"))?;
-        let end = Instant::now() + self.flush_timeout;
-        self.calls.begin_flush();
+            .map_err(|error| Error::io(Phase::Io, &error, "reserve memory for a request"))?;
+        let end = Instant::now() + patience;
+        self.calls.begin_plain(command);
         loop {
             self.send(&slots)?;
             let left = end.saturating_duration_since(Instant::now());
             match self.wire.wait(left) {
                 Ok(true) if self.receive(&mut slots, false)? => return Ok(()),
                 Ok(true) => {}
-                Ok(false) => return Err(self.late(self.flush_timeout)),
-                Err(error) => return Err(self.broken(&error, "wait for a flush")),
+                Ok(false) => return Err(self.late(patience)),
+                Err(error) => return Err(self.broken(&error, "wait for an answer")),
             }
         }
     }
@@ -244,6 +245,17 @@ impl Pipe {
             self.address
         );
         Error::new(Phase::Io, Kind::TimedOut, message)
+    }
+}
+
+/// The server sees a lost connection when it looks; until then it holds the file, which could not be removed.
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        // What is broken or has answers on the way is left as it is: nobody would wait for them.
+        if self.failed.is_none() && self.open == 0 {
+            // A failing CLOSE changes nothing that was measured.
+            let _ = self.plain(frame::Command::Close, self.io_timeout);
+        }
     }
 }
 
@@ -290,7 +302,8 @@ impl Session for Pipe {
         if let Some(error) = &self.failed {
             return Err(error.clone());
         }
-        self.flush_now().map_err(|error| Error {
+        let flushed = self.plain(frame::Command::Flush, self.flush_timeout);
+        flushed.map_err(|error| Error {
             phase: Phase::Flush,
             ..error
         })
@@ -479,6 +492,18 @@ mod tests {
         let (mut pipe, mut slots) = pipe(|id| answer(id, frame::END_OF_FILE, 8, &[0; 9]), true);
         let done = one(&mut pipe, &mut slots, Direction::Read).expect("an answer");
         assert_eq!(done, [Completion { slot: 0, bytes: 0 }]);
+    }
+
+    #[test]
+    fn a_session_ends_with_a_close() {
+        let (sender, seen) = std::sync::mpsc::channel();
+        let answered = move |id| {
+            sender.send(id).expect("the test listens");
+            answer(id, 0, 6, &[0; 60])
+        };
+        let (pipe, _) = pipe(answered, true);
+        drop(pipe);
+        assert_eq!(seen.try_recv(), Ok(9), "it waited for the answer");
     }
 
     #[test]

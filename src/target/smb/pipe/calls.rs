@@ -119,10 +119,10 @@ impl Calls {
         self.waiting.push_back(op.slot);
     }
 
-    /// A flush is to be done.
-    pub(super) fn begin_flush(&mut self) {
+    /// A request without payload is to be done, FLUSH or CLOSE; it has a place of its own.
+    pub(super) fn begin_plain(&mut self, command: Command) {
         let slot = self.parts.len() - 1;
-        self.parts[slot].command = Command::Flush;
+        self.parts[slot].command = command;
         self.parts[slot].op.slot = slot as u16;
         self.waiting.push_back(slot as u16);
     }
@@ -142,7 +142,7 @@ impl Calls {
         part.count = match part.command {
             Command::Read => left.min(self.read_max),
             Command::Write => left.min(self.write_max),
-            Command::Flush => 0,
+            Command::Close | Command::Flush => 0,
         };
         part.charge = frame::charge(part.count);
         if u32::from(part.charge) > self.credits {

@@ -1,4 +1,4 @@
-//! The bytes of READ, WRITE and FLUSH, and of the heads of their answers. Pure. Must not know: sockets, slots.
+//! The bytes of READ, WRITE, FLUSH and CLOSE, and of the heads of their answers. Pure. Must not know: sockets, slots.
 
 /// What a message must stand under: the server's names for session, share and file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,6 +39,7 @@ pub(super) const END_OF_FILE: u32 = 0xc000_0011;
 /// The commands that a session uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Command {
+    Close = 6,
     Flush = 7,
     Read = 8,
     Write = 9,
@@ -66,7 +67,7 @@ pub(super) struct Request {
 pub(super) fn encode(names: &Names, request: &Request, to: &mut [u8; REQUEST_MAX]) -> usize {
     let mut put = Put { to, at: 0 };
     let body = match request.command {
-        Command::Flush => 24,
+        Command::Close | Command::Flush => 24,
         Command::Read => 49,
         Command::Write => 48,
     };
@@ -90,7 +91,7 @@ pub(super) fn encode(names: &Names, request: &Request, to: &mut [u8; REQUEST_MAX
     put.u64(names.session);
     put.bytes(&[0; 16]);
     match request.command {
-        Command::Flush => {
+        Command::Close | Command::Flush => {
             put.u16(24);
             put.bytes(&[0; 6]);
             put.file(names);
