@@ -194,7 +194,7 @@ fn the_pipelined_nfs_loop_allocates_nothing() {
     let port = server.port();
     for connections in [1, 3] {
         let case = Case {
-            uri: "nfs://127.0.0.1:DIR&engine=pipelined",
+            uri: "nfs://127.0.0.1:DIR",
             depth: 8,
             stores: true,
             flush_elsewhere: true,

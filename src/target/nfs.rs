@@ -22,6 +22,7 @@ mod exports;
 mod files;
 mod folder;
 mod frame;
+mod group;
 #[cfg(test)]
 mod hostile;
 mod inbox;
@@ -55,11 +56,11 @@ pub const PROTOCOL: Protocol = Protocol {
         ),
         (
             "engine",
-            "crate: one call under way on one connection (nfs3_client, the default); pipelined: many on each",
+            "pipelined: many calls under way on each connection (the default); crate: one on one (nfs3_client)",
         ),
         (
             "nconnect",
-            "with engine=pipelined: TCP connections of each session, 1 to 16",
+            "TCP connections of each session, 1 to 16; default: 1",
         ),
     ],
     check,
@@ -82,10 +83,10 @@ struct Options {
 /// Which client moves the blocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Engine {
-    /// The `nfs3_client` crate: a call at a time.
-    #[default]
+    /// The `nfs3_client` crate: a call at a time, to compare with.
     Crate,
     /// This program's own: many calls under way on each connection.
+    #[default]
     Pipelined,
 }
 
@@ -117,11 +118,11 @@ impl Options {
             ));
         }
         let engine = match spec.options.get("engine").map(String::as_str) {
-            None | Some("crate") => Engine::Crate,
-            Some("pipelined") => Engine::Pipelined,
+            None | Some("pipelined") => Engine::Pipelined,
+            Some("crate") => Engine::Crate,
             Some(other) => {
                 return Err(Error::usage(format!(
-                    "unknown engine '{other}' for nfs; allowed: crate, pipelined"
+                    "unknown engine '{other}' for nfs; allowed: pipelined, crate"
                 )));
             }
         };

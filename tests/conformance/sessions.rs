@@ -333,10 +333,12 @@ fn nfs_embedded() {
 }
 
 #[test]
-fn nfs_embedded_pipelined() {
-    let place = pipelined(lab::embedded_nfs(), 2);
-    keeps_its_promises(&place, None);
-    place.assert_clean();
+fn nfs_embedded_otherwise() {
+    for options in NFS_OTHERWISE {
+        let place = with(lab::embedded_nfs(), options);
+        keeps_its_promises(&place, None);
+        place.assert_clean();
+    }
 }
 
 #[test]
@@ -385,17 +387,19 @@ fn nfs_ganesha() {
     place.assert_clean();
 }
 
-/// The same server through the engine with many calls under way on each of several connections.
-fn pipelined(place: Place, connections: u16) -> Place {
-    let uri = format!("{}&engine=pipelined&nconnect={connections}", place.uri);
+/// Several connections, and the engine that makes one call at a time.
+const NFS_OTHERWISE: [&str; 2] = ["nconnect=3", "engine=crate"];
+
+fn with(place: Place, options: &str) -> Place {
+    let uri = format!("{}&{options}", place.uri);
     place.under(uri)
 }
 
 #[test]
 #[ignore = "needs root and servers"]
-fn nfs_ganesha_pipelined() {
-    for connections in [1, 3] {
-        let place = pipelined(lab::ganesha(|_| {}), connections);
+fn nfs_ganesha_otherwise() {
+    for options in NFS_OTHERWISE {
+        let place = with(lab::ganesha(|_| {}), options);
         keeps_its_promises(&place, None);
         place.assert_clean();
     }
@@ -515,7 +519,7 @@ fn blocks_beyond_the_servers_limit_are_split_and_counted() {
         })
     };
     split_and_counted(&narrow());
-    split_and_counted(&pipelined(narrow(), 1));
+    split_and_counted(&with(narrow(), "engine=crate"));
 }
 
 fn split_and_counted(place: &Place) {

@@ -265,8 +265,8 @@ fn on_embedded_smb() {
 fn on_nfs() {
     let place = lab::ganesha(|_| {});
     whole_story(&place);
-    let pipelined = place.uri.replace('?', "?engine=pipelined&nconnect=2&");
-    let place = place.under(pipelined);
+    let two = place.uri.replace('?', "?nconnect=2&");
+    let place = place.under(two);
     every_operation(&place, &Desk::at(&place));
 }
 

@@ -1,6 +1,6 @@
 //! Many operations under way through `io_uring`, without help from the page cache or from threads of our own.
 //!
-//! `submit` only queues; `reap` hands the queue to the kernel and waits, so one system call serves a whole batch.
+//! `submit` queues and hands over whole batches; `reap` hands over the rest and waits, in one system call.
 //! The kernel fills and empties slots on its own while operations are under way: the session holds the slots'
 //! memory, and its end waits for every operation. Must not know: what file it is. Times are in nanoseconds.
 
@@ -26,6 +26,10 @@ use crate::slots::{Hold, Slots};
 use crate::target::Session;
 use crate::target::local::{Engine, Opened};
 use registered::{Registered, Rest};
+
+/// Operations that go to the kernel together. More would leave the device idle while they gather: 4 KiB reads at depth
+/// 32 on a loop device ran 1.28 times as fast in fours as when all went together, and took no more CPU time.
+const BATCH: usize = 4;
 
 /// Whether this kernel lets us use `io_uring` with waits that end; asked once.
 #[must_use]
@@ -315,6 +319,9 @@ impl Session for Uring {
         };
         self.queue(op.slot, slots)?;
         self.under_way += 1;
+        if self.ring.submission().len() >= BATCH {
+            self.enter(0, Duration::ZERO)?;
+        }
         Ok(Submit::Queued)
     }
 

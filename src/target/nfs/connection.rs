@@ -6,9 +6,9 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use rustix::event::PollFlags;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, recvmsg, sendmsg,
@@ -17,6 +17,7 @@ use rustix::net::{
 use crate::slots::Slots;
 
 use super::calls::Calls;
+use super::group::{Group, LONGEST};
 use super::inbox::{Found, Inbox};
 
 /// Calls that go out with one system call.
@@ -30,6 +31,9 @@ pub(super) struct Connection {
     queue: VecDeque<u16>,
     /// Bytes of the first one that are gone.
     sent: usize,
+    group: Group,
+    /// Bytes that must have come before a wait for them ends.
+    held: u32,
 }
 
 impl Connection {
@@ -41,6 +45,8 @@ impl Connection {
             inbox: Inbox::new(block),
             queue,
             sent: 0,
+            group: Group::default(),
+            held: 1,
         }
     }
 
@@ -108,6 +114,29 @@ impl Connection {
         Ok(())
     }
 
+    /// Lets small answers gather for a short while, with `flying` to come. False when any answer is worth a wake now.
+    pub(super) fn gather(&mut self, flying: usize) -> io::Result<bool> {
+        let bytes = self.group.bytes(flying);
+        if bytes != self.held {
+            hold(&self.socket, bytes)?;
+            self.held = bytes;
+        }
+        if bytes == 1 {
+            return Ok(false);
+        }
+        let longest = Timespec {
+            tv_sec: 0,
+            tv_nsec: LONGEST.as_nanos() as i64,
+        };
+        let mut socket = [PollFd::new(&self.socket, PollFlags::IN)];
+        match poll(&mut socket, Some(&longest)) {
+            Ok(0) => self.group.in_vain(),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(true)
+    }
+
     /// Takes in what has come; with `wait`, waits for it until the socket's timeout, which is `WouldBlock`.
     pub(super) fn receive(
         &mut self,
@@ -139,6 +168,7 @@ impl Connection {
             Ok(message) if message.bytes == 0 => Err(ErrorKind::UnexpectedEof.into()),
             Ok(message) => {
                 let got = message.bytes;
+                self.group.came(got);
                 self.inbox
                     .received(got.min(room) as u32, got.saturating_sub(room));
                 Ok(())
@@ -155,13 +185,38 @@ impl Connection {
         calls: &Calls,
         slots: &mut Slots,
     ) -> Result<Option<Found>, String> {
-        self.inbox.next(
+        let next = self.inbox.next(
             |xid| calls.expected(xid),
             |call, got, bytes| {
                 calls
                     .place(call.slot, got, bytes.len(), slots)
                     .copy_from_slice(bytes);
             },
+        );
+        if matches!(next, Ok(Some(_))) {
+            self.group.answered();
+        }
+        next
+    }
+}
+
+/// A wait for bytes ends only when so many have come; a receive that does not wait takes what is there.
+#[expect(unsafe_code, reason = "rustix has no SO_RCVLOWAT")]
+fn hold(socket: &TcpStream, bytes: u32) -> io::Result<()> {
+    let bytes = bytes.cast_signed();
+    // SAFETY: the option takes an int, which the kernel reads during the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const bytes).cast(),
+            size_of_val(&bytes) as u32,
         )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
     }
 }

@@ -9,6 +9,10 @@ use super::frame::{self, HEAD_MAX, Head};
 
 /// Bytes taken in at once beside payload that goes straight to its slot.
 const BUFFER: usize = 64 << 10;
+/// Of blocks from this size on, what rides in with a head is worth less than its copy costs.
+const LARGE: u32 = 128 << 10;
+/// The buffer beside them.
+const BESIDE_LARGE: usize = 8 << 10;
 
 /// What came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +87,7 @@ impl Inbox {
     /// For calls of at most `block` bytes.
     pub(super) fn new(block: u32) -> Self {
         Self {
-            buffer: vec![0; BUFFER].into_boxed_slice(),
+            buffer: vec![0; if block >= LARGE { BESIDE_LARGE } else { BUFFER }].into_boxed_slice(),
             start: 0,
             end: 0,
             fragment: 0,

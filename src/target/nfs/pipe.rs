@@ -1,7 +1,8 @@
 //! The data side at depth: many calls under way on each of several connections, payload straight from and to slots.
 //!
 //! No allocation and no copy of payload per operation. Small calls go out together, just before the wait for
-//! answers; large writes at once. While a send would block, answers are taken in: a server that stops reading until
+//! answers, and small answers come in together where nothing else is waited for (see [`Group`](super::group));
+//! large writes go out at once. While a send would block, answers are taken in: a server that stops reading until
 //! its own replies are read can't hold up both sides. A [`Lane`] opens the file and makes writes durable.
 
 use std::collections::VecDeque;
@@ -221,7 +222,9 @@ impl Pipe {
                 && self.connections[0].all_sent()
                 && until.or(due).is_none();
             if alone {
-                self.receive(0, slots, true)?;
+                let gathered = self.connections[0].gather(self.flying);
+                let gathered = gathered.map_err(|error| self.broken(&error, "wait for answers"))?;
+                self.receive(0, slots, !gathered)?;
                 continue;
             }
             let sooner = [until, due].into_iter().flatten().min();
@@ -430,6 +433,39 @@ mod tests {
                     "slot {slot}, short {short}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn small_answers_come_in_groups_and_none_is_left_behind() {
+        const MANY: u16 = 32;
+        let attach = Attach {
+            iodepth: MANY,
+            block_max: 512,
+            ..attach(Durability::Flush)
+        };
+        let behaviour = Behaviour {
+            content: 512 * u64::from(MANY),
+            ..Behaviour::default()
+        };
+        let mut pipe = Pipe::open(&serve(behaviour), &attach, 1).expect("open");
+        let mut slots = Slots::new(MANY, 512).expect("slots");
+        let mut done = Vec::new();
+        for _ in 0..40 {
+            for slot in 0..MANY {
+                let op = Op {
+                    direction: Direction::Read,
+                    offset: 512 * u64::from(slot),
+                    len: 512,
+                    slot,
+                };
+                pipe.submit(op, &mut slots).expect("queued");
+            }
+            // The last of them are too few to be waited for together.
+            while done.len() < usize::from(MANY) {
+                pipe.reap(None, &mut slots, &mut done).expect("reaped");
+            }
+            assert!(done.drain(..).all(|completion| completion.bytes == 512));
         }
     }
 

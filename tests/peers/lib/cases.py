@@ -29,25 +29,29 @@ class Case:
 def nfs(name, rw, bs, depth, throughput, cpu):
     # COMMIT lies within our clock, and fio makes none: its rate is what the server accepted, ours what it keeps.
     return Case(name, ground.Nfs, "fio nfs", rw, bs, depth,
-                lambda place: place.ours(uri=place.server["uri"] + "&engine=pipelined"),
+                lambda place: place.ours(),
                 lambda place, fio: Fio(fio, ioengine="nfs", nfs_url=place.fio_url(), filename="data.bin"),
                 {"throughput": throughput, "cpu": cpu})
 
 
-def iscsi(name, rw, bs, depth):
+# fio sends the same buffers again and again unless it is told to fill them anew for each block, as we do.
+REFILLED = {"refill_buffers": 1}
+
+
+def iscsi(name, rw, bs, depth, **fio_options):
     writes = rw.endswith("write")
     uri = "written_uri" if writes else "uri"
     return Case(name, ground.Iscsi, "fio libiscsi", rw, bs, depth,
                 lambda place: place.writer() if writes else place.reader(),
-                lambda place, fio: Fio(fio, ioengine="libiscsi", filename=escaped(place.server[uri])),
+                lambda place, fio: Fio(fio, ioengine="libiscsi", filename=escaped(place.server[uri]), **fio_options),
                 {"throughput": 0.97, "cpu": 1.05})
 
 
-def file(name, rw, bs, depth):
+def file(name, rw, bs, depth, **fio_options):
     return Case(name, ground.Ext4, "fio io_uring", rw, bs, depth,
                 lambda place: place.ours("--durability", "none"),
                 lambda place, fio: Fio(fio, ioengine="io_uring", direct=1,
-                                       filename=f"{place.mounted}/{place.data()}"),
+                                       filename=f"{place.mounted}/{place.data()}", **fio_options),
                 {"throughput": 1.0, "cpu": 1.0})
 
 
@@ -61,7 +65,7 @@ CASES = [
          lambda place: place.ours(),
          lambda place, _: Smbclient(place.server, place.data(), place.size, user=place.server["user"]),
          {"throughput": 1.2, "cpu": 1.1}),
-    Case("smb-read-smb2-1m-q8", ground.Smb, "smbclient get", "read", MIB, 8,
+    Case("smb-read-smb2-2m-q4", ground.Smb, "smbclient get", "read", 2 * MIB, 4,
          lambda place: place.ours(uri=place.guest_uri("?engine=smb2")),
          lambda place, _: Smbclient(place.server, place.data(), place.size),
          {"throughput": 1.2, "cpu": 1.1}),
@@ -71,11 +75,13 @@ CASES = [
          {"throughput": 3.5, "cpu": None}, peer_load=(4 * KIB, 1)),
     iscsi("iscsi-read-256k-q8", "read", 256 * KIB, 8),
     iscsi("iscsi-write-256k-q8", "write", 256 * KIB, 8),
+    iscsi("iscsi-write-256k-q8-refilled", "write", 256 * KIB, 8, **REFILLED),
     iscsi("iscsi-randread-4k-q32", "randread", 4 * KIB, 32),
     file("file-randread-4k-q32", "randread", 4 * KIB, 32),
     file("file-read-1m-q4", "read", MIB, 4),
     file("file-randwrite-4k-q32", "randwrite", 4 * KIB, 32),
     file("file-write-1m-q4", "write", MIB, 4),
+    file("file-write-1m-q4-refilled", "write", MIB, 4, **REFILLED),
     Case("null", ground.Nothing, "fio null", "read", 4 * KIB, 1,
          lambda place: place.ours(uri="null:"),
          lambda _, fio: Fio(fio, ioengine="null"),
