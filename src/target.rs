@@ -199,6 +199,12 @@ pub trait Session {
     /// Makes all accepted writes durable.
     fn flush(&mut self) -> Result<()>;
 
+    /// Whether [`flush`](Self::flush) can do that. A target whose `caps` promise it may find out at the open that this
+    /// server does not let it; then its writes are `not_durable`.
+    fn flushes(&self) -> bool {
+        true
+    }
+
     /// Requests sent to the peer so far: more than the engine's operations where blocks were split.
     /// None where there is no wire or the library hides it.
     fn wire_ops(&self) -> Option<u64> {

@@ -396,8 +396,8 @@ impl<'a> Worker<'a> {
     fn finish(&mut self) -> Result<()> {
         self.result.wire_ops = self.wire_ops();
         self.result.cpu_ns = thread_cpu_ns().saturating_sub(self.cpu_start);
-        let wrote = self.result.written > 0;
-        if wrote && self.job.flush && self.job.phase.durability != Durability::None {
+        let wanted = self.job.flush && self.job.phase.durability != Durability::None;
+        if self.result.written > 0 && wanted && self.session.flushes() {
             self.flush()?;
             self.result.flushed_ns = Some(self.clock.now());
             self.result.cpu_ns = thread_cpu_ns().saturating_sub(self.cpu_start);

@@ -139,6 +139,12 @@ impl Driven {
             .unwrap_or(0)
     }
 
+    /// Whether every worker that wrote has flushed.
+    pub(super) fn flushed(&self) -> bool {
+        let mut wrote = self.reports.iter().filter(|report| report.written > 0);
+        wrote.all(|report| report.flushed_ns.is_some())
+    }
+
     /// Time from the last completion to the end of the last flush.
     pub(super) fn flush(&self) -> Option<u64> {
         let flushed = self

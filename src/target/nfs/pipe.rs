@@ -109,8 +109,7 @@ impl Pipe {
     fn receive(&mut self, connection: usize, slots: &mut Slots, wait: bool) -> Result<()> {
         match self.connections[connection].receive(&self.calls, slots, wait) {
             Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Err(self.late()),
-            Err(error) => return Err(self.broken(&error, "receive an answer")),
+            Err(error) => return Err(self.unheard(&error)),
         }
         loop {
             match self.connections[connection].next(&self.calls, slots) {
@@ -222,8 +221,8 @@ impl Pipe {
                 && self.connections[0].all_sent()
                 && until.or(due).is_none();
             if alone {
-                let gathered = self.connections[0].gather(self.flying);
-                let gathered = gathered.map_err(|error| self.broken(&error, "wait for answers"))?;
+                let gathered = self.connections[0].gather(self.flying, self.io_timeout);
+                let gathered = gathered.map_err(|error| self.unheard(&error))?;
                 self.receive(0, slots, !gathered)?;
                 continue;
             }
@@ -272,6 +271,14 @@ impl Pipe {
     fn broken(&self, error: &std::io::Error, doing: &str) -> Error {
         let doing = format!("{doing} ({})", self.lane.mounted.client.peer());
         self.tied(Error::io(Phase::Io, error, &doing))
+    }
+
+    /// Why no answer could be received.
+    fn unheard(&self, error: &std::io::Error) -> Error {
+        if error.kind() == std::io::ErrorKind::WouldBlock {
+            return self.late();
+        }
+        self.broken(error, "receive an answer")
     }
 
     fn late(&self) -> Error {

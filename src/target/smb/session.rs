@@ -1,14 +1,18 @@
 //! The data side: one open file, read and written through libsmbclient.
 //!
-//! Must not know: how it logged in, or who made the file. Units: bytes.
+//! libsmbclient exports nothing that sends FLUSH. It goes through a second handle on the same file, on a connection of
+//! [`Pipe`]'s: a server's FLUSH is for the file, whoever wrote it (measured: smbd calls fsync). Where that connection
+//! can't be had (only libsmbclient encrypts), writes stay accepted, not durable. Must not know: how it logged in, or
+//! who made the file. Units: bytes.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use pavao::{SmbClient, SmbFile, SmbOpenOptions};
 
+use super::pipe::Pipe;
 use super::share::{Access, Share};
 use crate::error::{Error, Kind, Phase, Result};
-use crate::op::{Completion, Direction, Op, Submit};
+use crate::op::{Completion, Direction, Durability, Op, Submit};
 use crate::slots::Slots;
 use crate::target::{Attach, Login, Session};
 
@@ -16,6 +20,8 @@ use crate::target::{Attach, Login, Session};
 pub(super) struct FileSession {
     /// None once the connection is lost: closing a file on a dead connection waits for the time limit again.
     file: Option<SmbFile<'static>>,
+    /// What flushes; None where nothing is to be flushed or nothing can.
+    flusher: Option<Pipe>,
     access: Access,
     name: String,
     /// Where the library's own offset stands.
@@ -48,6 +54,7 @@ impl FileSession {
         })?;
         Ok(Self {
             file: Some(file),
+            flusher: flusher(login, attach, &access),
             access,
             name: attach.object.clone(),
             position: 0,
@@ -74,6 +81,19 @@ impl FileSession {
         }
         error
     }
+}
+
+/// A second handle on the file that will be written, to flush it with.
+fn flusher(login: &Login, attach: &Attach, access: &Access) -> Option<Pipe> {
+    if !attach.write || attach.durability != Durability::Flush || access.place.encrypt {
+        return None;
+    }
+    let alone = Attach {
+        iodepth: 1,
+        block_max: 1,
+        ..attach.clone()
+    };
+    Pipe::open(login, &alone).ok()
 }
 
 /// Moves all of a block, or, reading, as much as the file holds.
@@ -134,11 +154,18 @@ impl Session for FileSession {
     }
 
     fn flush(&mut self) -> Result<()> {
-        Err(Error::new(
-            Phase::Flush,
-            Kind::Unsupported,
-            "libsmbclient has no flush, so what it wrote can't be made durable",
-        ))
+        match &mut self.flusher {
+            Some(flusher) => flusher.flush(),
+            None => Err(Error::new(
+                Phase::Flush,
+                Kind::Unsupported,
+                "libsmbclient has no flush, and no second connection that has could be made, so what it wrote can't be made durable",
+            )),
+        }
+    }
+
+    fn flushes(&self) -> bool {
+        self.flusher.is_some()
     }
 
     /// The library's own split at the server's limit; it may split finer when a server grants few credits.
@@ -147,6 +174,10 @@ impl Session for FileSession {
     }
 
     fn negotiated(&self) -> String {
-        self.access.negotiated()
+        let mut words = self.access.negotiated();
+        if self.flusher.is_some() {
+            words.push_str(" flush=second_handle");
+        }
+        words
     }
 }
