@@ -13,7 +13,7 @@ PACKAGES = ["libnfs-dev", "libiscsi-dev", "zlib1g-dev", "gcc", "make", "dpkg-dev
 CONFIGURE = ["--enable-libnfs", "--enable-libiscsi", "--disable-rdma", "--disable-rados", "--disable-rbd",
              "--disable-gfapi", "--disable-pmem", "--disable-native"]
 RAMP_S = 0.5
-STARTUP_S = 20
+STARTUP_S = 8
 
 
 def find(cache):
