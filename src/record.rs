@@ -235,6 +235,50 @@ pub struct Row {
     pub files: Option<SmallFiles>,
 }
 
+impl Row {
+    /// A row of block operations with nothing measured and nothing wrong.
+    #[must_use]
+    pub fn blank() -> Self {
+        Self {
+            run_id: String::new(),
+            started_utc: String::new(),
+            stage: "run".into(),
+            target: String::new(),
+            protocol: String::new(),
+            engine: String::new(),
+            workload: String::new(),
+            direction: String::new(),
+            pattern: String::new(),
+            block_size_bytes: None,
+            iodepth: 1,
+            lanes: 1,
+            connections: None,
+            size_bytes: 0,
+            repeat: 1,
+            bytes: 0,
+            seconds: None,
+            ops: 0,
+            latency: crate::stats::latency_histogram(),
+            latency_ns: LatencySummary::default(),
+            flush_seconds: None,
+            wire_ops: None,
+            errors: 0,
+            payload: String::new(),
+            cache_state: None,
+            durability: None,
+            generator_bytes_per_s: None,
+            client_cpu_s: None,
+            busiest_core_percent: None,
+            device_bytes: None,
+            negotiated: String::new(),
+            status: Status::Ok,
+            flags: Vec::new(),
+            error: None,
+            files: None,
+        }
+    }
+}
+
 /// Small files of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SmallFiles {

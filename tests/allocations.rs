@@ -7,7 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use nasgauge::spec::uri::TargetSpec;
-use nasgauge::target::{self, Control};
+use nasgauge::target::{self, Control, Login, Secret};
 
 thread_local! {
     /// Allocations of this thread: workers of other tests don't disturb.
@@ -112,7 +112,8 @@ const CASES: &[Case] = &[
 ];
 
 /// Lays the data, then counts the allocations of running `keys` on it.
-fn allocations(uri: &str, control: &mut Control, keys: &str) -> u64 {
+fn allocations(login: &Login, control: &mut Control, keys: &str) -> u64 {
+    let uri = &login.spec.uri;
     let object = match control {
         Control::Volatile(volatile) => volatile.provide(SIZE).expect(uri),
         Control::Files(_) => "data.bin".to_owned(),
@@ -120,7 +121,7 @@ fn allocations(uri: &str, control: &mut Control, keys: &str) -> u64 {
     };
     let mut job = support::job(keys);
     job.attach.object = object;
-    let session = support::session(uri, &job);
+    let session = support::session(login, &job);
     let before = COUNT.get();
     let report = support::run(session, &job);
     let made = COUNT.get() - before;
@@ -130,16 +131,19 @@ fn allocations(uri: &str, control: &mut Control, keys: &str) -> u64 {
 }
 
 fn check(case: &Case, place: &str) {
-    let uri = case.uri.replace("DIR", place);
-    let login = support::login(&uri);
-    let protocol = target::find(&login.spec).expect(&uri);
-    let mut control = (protocol.control)(&login).expect(&uri);
+    check_as(case, &support::login(&case.uri.replace("DIR", place)));
+}
+
+fn check_as(case: &Case, login: &Login) {
+    let uri = &login.spec.uri;
+    let protocol = target::find(&login.spec).expect(uri);
+    let mut control = (protocol.control)(login).expect(uri);
     if let Control::Files(files) = &mut control {
         files.create("data.bin").expect("a new file");
     }
     if case.stores {
         allocations(
-            &uri,
+            login,
             &mut control,
             &format!("rw='write'\nbs='1M'\nsize={SIZE}"),
         );
@@ -162,9 +166,9 @@ fn check(case: &Case, place: &str) {
                 )
             };
             // The first run of a kind may set up what stays.
-            allocations(&uri, &mut control, &keys(300));
-            let few = allocations(&uri, &mut control, &keys(300));
-            let many = allocations(&uri, &mut control, &keys(3_000));
+            allocations(login, &mut control, &keys(300));
+            let few = allocations(login, &mut control, &keys(300));
+            let many = allocations(login, &mut control, &keys(3_000));
             assert_eq!(few, many, "{uri}: {rw} with verify={verify}");
         }
     }
@@ -210,6 +214,26 @@ fn the_pipelined_nfs_loop_allocates_nothing() {
     }
 }
 
+/// The login goes through libraries; once in, the loop is ours.
+#[cfg(all(feature = "embedded", feature = "smb"))]
+#[test]
+fn the_smb2_loop_allocates_nothing() {
+    use nasgauge::servers::Server as _;
+    let server = nasgauge::servers::embedded::Smb::start(64 << 20).expect("a server");
+    let uri = server.uri() + "?engine=smb2";
+    let case = Case {
+        uri: "",
+        depth: 8,
+        stores: true,
+        flush_elsewhere: true,
+    };
+    let login = Login {
+        secret: Secret(server.password().map(str::to_owned)),
+        ..support::login(&uri)
+    };
+    check_as(&case, &login);
+}
+
 #[test]
 fn rate_mode_and_time_bounds_allocate_nothing() {
     let mut control =
@@ -218,7 +242,8 @@ fn rate_mode_and_time_bounds_allocate_nothing() {
         let keys = format!(
             "rw='randrw'\nbs='4k'\nsize='1M'\nrate_iops=1000\nramp_time='1s'\nruntime='{runtime}'"
         );
-        allocations("sim:?latency=1us&clock=virtual", control, &keys)
+        let login = support::login("sim:?latency=1us&clock=virtual");
+        allocations(&login, control, &keys)
     };
     of(&mut control, "1s");
     assert_eq!(of(&mut control, "1s"), of(&mut control, "10s"));

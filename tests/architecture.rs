@@ -37,7 +37,7 @@ const NEIGHBOURS: &[(&str, &str)] = &[
 ];
 
 /// Folders and files of `target` that several protocols share.
-const SHARED_BY_TARGETS: &[&str] = &["local"];
+const SHARED_BY_TARGETS: &[&str] = &["local", "stream"];
 
 /// Where `unsafe` may stand.
 const UNSAFE: &[&str] = &[
@@ -48,7 +48,7 @@ const UNSAFE: &[&str] = &[
     "src/target/block",
     "src/target/local",
     // SO_RCVLOWAT alone.
-    "src/target/nfs/connection.rs",
+    "src/target/stream.rs",
     "src/slots.rs",
     "src/probe",
     // Calls libiscsi itself, to judge our own client by another.

@@ -27,3 +27,5 @@ mod sessions;
 mod small;
 #[path = "conformance/users.rs"]
 mod users;
+#[path = "conformance/wide.rs"]
+mod wide;

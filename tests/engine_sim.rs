@@ -16,7 +16,7 @@ use nasgauge::payload::{LAID, Payload};
 use nasgauge::slots::Slots;
 use nasgauge::stats::percentile_ns;
 use nasgauge::target::Session;
-use support::{job, lane_job, run, session};
+use support::{job, lane_job, login, run, session};
 
 const MILLI: u64 = 1_000_000;
 
@@ -24,7 +24,7 @@ const MILLI: u64 = 1_000_000;
 fn sim(options: &str, keys: &str) -> Report {
     let job = job(keys);
     run(
-        session(&format!("sim:?clock=virtual&{options}"), &job),
+        session(&login(&format!("sim:?clock=virtual&{options}")), &job),
         &job,
     )
 }
@@ -98,7 +98,7 @@ fn the_latency_is_the_models_within_3_percent_on_the_real_clock() {
             u64::from(depth * bytes) * 40
         ));
         let uri = format!("sim:?latency={latency_ms}ms&bandwidth=1GB/s");
-        let report = good(run(session(&uri, &job), &job));
+        let report = good(run(session(&login(&uri), &job), &job));
         let want = model(
             1e9,
             f64::from(latency_ms) / 1e3,
@@ -189,7 +189,10 @@ fn a_pass_counts_every_byte_and_its_last_block_is_short() {
                 lanes,
                 "",
             );
-            let report = good(run(session("sim:?clock=virtual&latency=1us", &job), &job));
+            let report = good(run(
+                session(&login("sim:?clock=virtual&latency=1us"), &job),
+                &job,
+            ));
             bytes += report.read.bytes + report.write.bytes;
             ops += report.read.ops + report.write.ops;
         }
@@ -208,7 +211,10 @@ fn lanes_share_the_bytes_exactly() {
                     "rw='randwrite'\nbs='4k'\nsize='1M'\nlanes={lanes}\niodepth=8\nbytes={total}"
                 );
                 let job = lane_job(&keys, lane, lanes, "");
-                let report = good(run(session("sim:?clock=virtual&latency=1us", &job), &job));
+                let report = good(run(
+                    session(&login("sim:?clock=virtual&latency=1us"), &job),
+                    &job,
+                ));
                 assert_eq!(report.written, report.write.bytes);
                 bytes += report.write.bytes;
                 odd += report.write.bytes % 4096;
@@ -289,7 +295,10 @@ fn lanes_take_turns_in_rate_mode() {
                 "rw='randread'\nbs='4k'\nsize='1M'\nlanes={lanes}\nrate_iops=2000\nruntime=5\nramp_time=0"
             );
             let job = lane_job(&keys, lane, lanes, "");
-            let report = good(run(session("sim:?clock=virtual&latency=50us", &job), &job));
+            let report = good(run(
+                session(&login("sim:?clock=virtual&latency=50us"), &job),
+                &job,
+            ));
             assert_eq!(report.late, 0);
             close(
                 report.read.latency.mean(),

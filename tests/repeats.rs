@@ -7,10 +7,10 @@
 #[path = "support/engine.rs"]
 mod support;
 
-use nasgauge::record::{LatencySummary, Row, Status};
+use nasgauge::record::{LatencySummary, Row};
 use nasgauge::report::aggregate::{Metric, groups};
 use nasgauge::spec::repeats::Repeats;
-use support::{job, run, session};
+use support::{job, login, run, session};
 
 /// Runs at each scatter.
 const RUNS: u64 = 2_000;
@@ -22,45 +22,20 @@ fn repeat(noise: &str, seed: u64, round: u32) -> Row {
     let mut job = job("rw='read'\nbs='4k'\nsize='64k'\nbytes='64k'");
     job.attach.round = round;
     let uri = format!("sim:?clock=virtual&bandwidth=1GB/s&noise={noise}&seed={seed}");
-    let report = run(session(&uri, &job), &job);
+    let report = run(session(&login(&uri), &job), &job);
     assert_eq!(report.error, None);
     Row {
-        run_id: String::new(),
-        started_utc: String::new(),
-        stage: "run".into(),
         target: "sim:".into(),
-        protocol: "sim".into(),
-        engine: "sim".into(),
         workload: "w".into(),
         direction: "read".into(),
-        pattern: "read".into(),
-        block_size_bytes: Some(4096),
-        iodepth: 1,
-        lanes: 1,
-        connections: None,
-        size_bytes: 64 << 10,
         repeat: round,
         bytes: report.read.bytes,
         seconds: Some((report.ended_ns - report.started_ns) as f64 / 1e9),
         ops: report.read.ops,
-        files: None,
         // The figures of many thousand rows are kept, their histograms are not.
         latency: hdrhistogram::Histogram::new(1).expect("a small one"),
         latency_ns: LatencySummary::of(&report.read.latency),
-        flush_seconds: None,
-        wire_ops: None,
-        errors: 0,
-        payload: String::new(),
-        cache_state: None,
-        durability: None,
-        generator_bytes_per_s: None,
-        client_cpu_s: None,
-        busiest_core_percent: None,
-        device_bytes: None,
-        negotiated: String::new(),
-        status: Status::Ok,
-        flags: Vec::new(),
-        error: None,
+        ..Row::blank()
     }
 }
 

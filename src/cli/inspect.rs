@@ -61,6 +61,10 @@ pub(super) fn main(args: &InspectArgs, global: &Global) -> Result<u8> {
     if let Some(free) = facts.free_bytes {
         println!("  {:<22} {}", "free space", Bytes(free).both());
     }
+    let caps = target::find(&login.spec)?.caps;
+    if let Some(ceiling) = caps(&login.spec).ceiling {
+        println!("  {:<22} run with {ceiling} first", "ceiling");
+    }
     for leftover in &leftovers {
         let manifest = &leftover.manifest;
         println!(

@@ -24,6 +24,7 @@ static ODD: Protocol = Protocol {
         stores: false,
         engine: "odd",
         connections: 0,
+        ceiling: None,
     },
     control: |_| Err(Error::usage("nothing to control")),
     connect: |_, attach| match attach.object.as_str() {

@@ -97,7 +97,6 @@ fn settled(plan: &Plan, rows: &[Row]) -> Vec<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{LatencySummary, Status};
     use crate::spec::repeats::Repeats;
     use crate::spec::workload::{PhaseFile, Workload};
 
@@ -122,41 +121,14 @@ mod tests {
 
     fn row(plan: &Plan, cell: Cell, seconds: f64) -> Row {
         Row {
-            run_id: String::new(),
-            started_utc: String::new(),
-            stage: "run".into(),
             target: plan.targets[cell.target].clone(),
-            protocol: String::new(),
-            engine: String::new(),
             workload: plan.cell_name(cell),
             direction: "read".into(),
-            pattern: String::new(),
-            block_size_bytes: None,
-            iodepth: 1,
-            lanes: 1,
-            connections: None,
-            size_bytes: 1,
             repeat: cell.repeat,
             bytes: 1,
             seconds: Some(seconds),
             ops: 1,
-            files: None,
-            latency: crate::stats::latency_histogram(),
-            latency_ns: LatencySummary::default(),
-            flush_seconds: None,
-            wire_ops: None,
-            errors: 0,
-            payload: String::new(),
-            cache_state: None,
-            durability: None,
-            generator_bytes_per_s: None,
-            client_cpu_s: None,
-            busiest_core_percent: None,
-            device_bytes: None,
-            negotiated: String::new(),
-            status: Status::Ok,
-            flags: Vec::new(),
-            error: None,
+            ..Row::blank()
         }
     }
 

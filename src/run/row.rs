@@ -64,12 +64,10 @@ impl Rows {
         let template = Row {
             run_id: cell.run_id.to_owned(),
             started_utc: now_utc(),
-            stage: "run".into(),
             target: spec.uri.clone(),
             protocol: spec.protocol.clone(),
             engine: place.caps.engine.to_owned(),
             workload: cell.plan.cell_name(cell.cell),
-            direction: String::new(),
             pattern: op.map_or(phase.rw.key(), |_| "files").to_owned(),
             block_size_bytes: phase.block_size().filter(|_| moves),
             iodepth: phase.iodepth,
@@ -77,34 +75,18 @@ impl Rows {
             connections: Some(connections),
             size_bytes: phase.size.0,
             repeat: cell.cell.repeat,
-            bytes: 0,
-            seconds: None,
-            ops: 0,
-            latency: crate::stats::latency_histogram(),
-            latency_ns: LatencySummary::default(),
-            flush_seconds: None,
-            wire_ops: None,
-            errors: 0,
             payload: if foreign {
                 "unknown".into()
             } else {
                 payload_text(&content)
             },
-            cache_state: None,
-            durability: None,
-            generator_bytes_per_s: None,
-            client_cpu_s: None,
-            busiest_core_percent: None,
-            device_bytes: None,
-            negotiated: String::new(),
-            status: Status::Ok,
             flags,
-            error: None,
             files: phase.files.map(|files| SmallFiles {
                 nrfiles: files.nrfiles,
                 filesize: files.filesize.0,
                 entries: None,
             }),
+            ..Row::blank()
         };
         let writes =
             phase.rw.writes() && moves && phase.block_max() > 0 && place.protocol.name != "null";

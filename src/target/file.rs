@@ -78,6 +78,7 @@ fn caps(spec: &TargetSpec) -> Caps {
         stores: true,
         engine: engine.unwrap_or(Engine::Psync).key(),
         connections: 0,
+        ceiling: None,
     }
 }
 

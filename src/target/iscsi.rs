@@ -7,7 +7,7 @@
 //! nothing is cached on this computer. Must not know: other protocols, workloads.
 
 use crate::error::{Error, Result};
-use crate::target::{Caps, Control, Protocol, Threads};
+use crate::target::{Caps, Ceiling, Control, Protocol, Threads};
 
 mod address;
 mod command;
@@ -65,6 +65,7 @@ pub const PROTOCOL: Protocol = Protocol {
         engine: "libiscsi",
         // A URI that can't be read was refused by `check`.
         connections: Address::of(spec).map_or(1, |address| address.sessions),
+        ceiling: Some(Ceiling::new(256, 1, 8)),
     },
     control: |login| -> Result<Control> {
         let unit = Unit::open(login).map_err(|error| error.at(&login.spec.uri))?;

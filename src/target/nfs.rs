@@ -11,7 +11,7 @@
 
 use crate::error::{Error, Result};
 use crate::spec::uri::TargetSpec;
-use crate::target::{Attach, Caps, Control, Login, Protocol, Session, Threads};
+use crate::target::{Attach, Caps, Ceiling, Control, Login, Protocol, Session, Threads};
 
 mod address;
 mod calls;
@@ -22,7 +22,6 @@ mod exports;
 mod files;
 mod folder;
 mod frame;
-mod group;
 #[cfg(test)]
 mod hostile;
 mod inbox;
@@ -93,9 +92,9 @@ enum Engine {
 fn caps(spec: &TargetSpec) -> Caps {
     // Options that can't be read are refused by `check`, before anything is planned.
     let options = Options::of(spec).unwrap_or_default();
-    let (iodepth_max, engine) = match options.engine {
-        Engine::Crate => (1, "nfs3_client"),
-        Engine::Pipelined => (1024, "pipelined"),
+    let (iodepth_max, engine, ceiling) = match options.engine {
+        Engine::Crate => (1, "nfs3_client", None),
+        Engine::Pipelined => (1024, "pipelined", Some(Ceiling::new(1024, 1, 4))),
     };
     Caps {
         iodepth_max,
@@ -106,6 +105,7 @@ fn caps(spec: &TargetSpec) -> Caps {
         stores: true,
         engine,
         connections: options.connections(),
+        ceiling,
     }
 }
 

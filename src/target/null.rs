@@ -20,6 +20,7 @@ pub const PROTOCOL: Protocol = Protocol {
         stores: false,
         engine: "null",
         connections: 0,
+        ceiling: None,
     },
     control: |_| Ok(Control::Volatile(Box::new(Nothing))),
     connect: |_: &Login, _: &Attach| Ok(Box::new(Nothing)),

@@ -36,6 +36,7 @@ pub const PROTOCOL: Protocol = Protocol {
         stores: true,
         engine: "memmap2",
         connections: 0,
+        ceiling: None,
     },
     control: |login| {
         Ok(Control::Volatile(Box::new(Ram {

@@ -66,6 +66,7 @@ pub const PROTOCOL: Protocol = Protocol {
         stores: false,
         engine: "sim",
         connections: 0,
+        ceiling: None,
     },
     control: |login| Model::read(&login.spec).map(|model| Control::Volatile(Box::new(model))),
     connect: |login, attach| Ok(Box::new(Sim::new(Model::read(&login.spec)?, login, attach))),

@@ -23,7 +23,7 @@ mod share;
 
 use crate::error::Result;
 use crate::spec::uri::TargetSpec;
-use crate::target::{Attach, Caps, Control, Login, Protocol, Session, Threads};
+use crate::target::{Attach, Caps, Ceiling, Control, Login, Protocol, Session, Threads};
 
 use place::Engine;
 
@@ -49,6 +49,7 @@ pub const PROTOCOL: Protocol = Protocol {
     caps,
     control: |login| {
         let share = share::Share::open(login, 0, login.connect_timeout())?;
+        share.others_answer(login.connect_timeout())?;
         Ok(Control::Files(Box::new(files::ShareFiles::open(share)?)))
     },
     connect,
@@ -67,6 +68,7 @@ fn caps(spec: &TargetSpec) -> Caps {
             stores: true,
             engine: "pavao",
             connections: 1,
+            ceiling: Some(Ceiling::new(4096, 2, 1)),
         },
         Engine::Smb2 => Caps {
             iodepth_max: pipe::DEPTH_MAX,
@@ -78,6 +80,7 @@ fn caps(spec: &TargetSpec) -> Caps {
             stores: true,
             engine: "smb2",
             connections: 1,
+            ceiling: Some(Ceiling::new(2048, 1, 4)),
         },
     }
 }

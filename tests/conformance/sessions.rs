@@ -460,6 +460,9 @@ fn smb_sessions_over_two_addresses() {
         .err()
         .expect("nobody there");
     assert!(error.message.contains("127.0.0.77"), "{error}");
+    // Every address is asked before anything is written.
+    let error = nasgauge::fleet::control(&login).err().expect("half there");
+    assert!(error.message.contains("127.0.0.77"), "{error}");
     place.assert_clean();
 }
 

@@ -90,13 +90,25 @@ fn a_server_killed_with_32_writes_under_way_is_lost_at_once() {
     each(|kind| lost(kind, DEEP, true));
 }
 
-/// Each session's failure counts once, none is tried again.
+/// The engines and connections that a URI asks for. Each session's failure counts once, none is tried again.
 #[test]
 #[ignore = "needs root and servers"]
-fn a_server_lost_with_32_under_way_on_four_sessions() {
-    for killed in [true, false] {
-        lost_with(Kind::Iscsi, "?sessions=4", DEEP, killed);
-    }
+fn a_server_lost_with_32_under_way_on_another_engine() {
+    let others = [
+        (Kind::Iscsi, "?sessions=4"),
+        (Kind::Smb, "?engine=smb2"),
+        (Kind::Nfs, "&nconnect=3"),
+        (Kind::Nfs, "&engine=crate"),
+    ];
+    std::thread::scope(|scope| {
+        for (kind, options) in others {
+            scope.spawn(move || {
+                for killed in [true, false] {
+                    lost_with(kind, options, DEEP, killed);
+                }
+            });
+        }
+    });
 }
 
 #[test]

@@ -81,9 +81,9 @@ fn fill_when_made(directory: &Path) {
     fill(directory, 0);
 }
 
-fn files(kind: Kind) {
+fn files(kind: Kind, options: &str) {
     let server = Server::on(kind, SPACE);
-    let uri = server.uri();
+    let uri = format!("{}{options}", server.uri());
     refused_before(&uri);
     server.assert_clean();
     let ended = full_while_laying(&uri, &server.directory);
@@ -95,13 +95,15 @@ fn files(kind: Kind) {
 #[test]
 #[ignore = "needs root and servers"]
 fn an_nfs_export_without_space() {
-    files(Kind::Nfs);
+    files(Kind::Nfs, "");
+    files(Kind::Nfs, "&engine=crate");
 }
 
 #[test]
 #[ignore = "needs root and servers"]
 fn an_smb_share_without_space() {
-    files(Kind::Smb);
+    files(Kind::Smb, "");
+    files(Kind::Smb, "?engine=smb2");
 }
 
 #[test]

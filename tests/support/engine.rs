@@ -62,10 +62,10 @@ pub fn login(uri: &str) -> Login {
 }
 
 /// An open session of a registered protocol.
-pub fn session(uri: &str, job: &Job) -> Box<dyn Session> {
-    let login = login(uri);
+pub fn session(login: &Login, job: &Job) -> Box<dyn Session> {
+    let uri = &login.spec.uri;
     let protocol = target::check(&login.spec).expect(uri);
-    (protocol.connect)(&login, &job.attach).expect(uri)
+    (protocol.connect)(login, &job.attach).expect(uri)
 }
 
 /// Runs a job on a session at once, to its end.

@@ -1,7 +1,7 @@
 //! The data side at depth: many calls under way on each of several connections, payload straight from and to slots.
 //!
 //! No allocation and no copy of payload per operation. Small calls go out together, just before the wait for
-//! answers, and small answers come in together where nothing else is waited for (see [`Group`](super::group));
+//! answers, and small answers come in together where nothing else is waited for (see [`Stream`](crate::target::stream::Stream));
 //! large writes go out at once. While a send would block, answers are taken in: a server that stops reading until
 //! its own replies are read can't hold up both sides. A [`Lane`] opens the file and makes writes durable.
 
@@ -187,7 +187,11 @@ impl Pipe {
     }
 
     /// Waits until some connection can be read, or written where something is to be sent. False when `until` passed.
-    fn wait(&self, until: Option<u64>) -> Result<bool> {
+    fn wait(&mut self, until: Option<u64>) -> Result<bool> {
+        for at in 0..self.connections.len() {
+            let released = self.connections[at].release();
+            released.map_err(|error| self.broken(&error, "wait for answers"))?;
+        }
         let now = monotonic_ns();
         let give_up = now.saturating_add(self.io_timeout.as_nanos() as u64);
         let limit = until

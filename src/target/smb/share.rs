@@ -73,6 +73,15 @@ impl Share {
         Ok(share)
     }
 
+    /// Asks at the other addresses of the URI too: one where nobody answers is told before anything is written.
+    pub fn others_answer(&self, timeout: Duration) -> Result<()> {
+        let place = &self.access.place;
+        for lane in 1..place.hosts() as u16 {
+            Server::ask(place.host(lane), place.port, &place.address(lane), timeout)?;
+        }
+        Ok(())
+    }
+
     /// The first call connects; asked of the share itself, it tells a missing share from a missing file.
     fn look(&self) -> Result<()> {
         let Err(error) = self.client.stat("/") else {
