@@ -20,6 +20,7 @@ use crate::slots::Slots;
 use crate::spec::uri::TargetSpec;
 
 pub mod block;
+mod ceiling;
 pub mod file;
 #[cfg(feature = "iscsi")]
 pub mod iscsi;
@@ -31,6 +32,8 @@ pub mod sim;
 #[cfg(feature = "smb")]
 pub mod smb;
 mod stream;
+
+pub use ceiling::Ceiling;
 
 /// Marks a HOME that nasgauge made for a child process, in which a protocol may write its library's configuration.
 pub const HOME_MARKER: &str = ".nasgauge-home";
@@ -83,43 +86,6 @@ pub enum Threads {
     Shared,
     /// A process each, since the client library holds one lock for all of a process.
     PerProcess,
-}
-
-/// With what a target's client carried the most when it was measured: where to look for a ceiling first. The figures
-/// stand in `results/reference/sweep`; another network or server may want more in flight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ceiling {
-    /// Bytes of a block.
-    pub block_size: u32,
-    /// Sessions.
-    pub lanes: u16,
-    /// Operations under way on each.
-    pub iodepth: u16,
-}
-
-impl Ceiling {
-    /// `lanes` sessions with `iodepth` operations of `kib` KiB each.
-    #[must_use]
-    pub const fn new(kib: u32, lanes: u16, iodepth: u16) -> Self {
-        Self {
-            block_size: kib << 10,
-            lanes,
-            iodepth,
-        }
-    }
-}
-
-impl fmt::Display for Ceiling {
-    /// As options of `run`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            block_size,
-            lanes,
-            iodepth,
-        } = self;
-        let bs = block_size >> 10;
-        write!(f, "--bs {bs}k --lanes {lanes} --iodepth {iodepth}")
-    }
 }
 
 /// What a target can do.

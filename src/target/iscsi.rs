@@ -65,7 +65,7 @@ pub const PROTOCOL: Protocol = Protocol {
         engine: "libiscsi",
         // A URI that can't be read was refused by `check`.
         connections: Address::of(spec).map_or(1, |address| address.sessions),
-        ceiling: Some(Ceiling::new(256, 1, 8)),
+        ceiling: Some(Ceiling::new(1024, 1, 4)),
     },
     control: |login| -> Result<Control> {
         let unit = Unit::open(login).map_err(|error| error.at(&login.spec.uri))?;

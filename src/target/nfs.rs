@@ -94,7 +94,7 @@ fn caps(spec: &TargetSpec) -> Caps {
     let options = Options::of(spec).unwrap_or_default();
     let (iodepth_max, engine, ceiling) = match options.engine {
         Engine::Crate => (1, "nfs3_client", None),
-        Engine::Pipelined => (1024, "pipelined", Some(Ceiling::new(1024, 1, 4))),
+        Engine::Pipelined => (1024, "pipelined", Some(Ceiling::new(1024, 2, 4))),
     };
     Caps {
         iodepth_max,

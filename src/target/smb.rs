@@ -68,7 +68,7 @@ fn caps(spec: &TargetSpec) -> Caps {
             stores: true,
             engine: "pavao",
             connections: 1,
-            ceiling: Some(Ceiling::new(4096, 2, 1)),
+            ceiling: Some(Ceiling::new(1024, 2, 1)),
         },
         Engine::Smb2 => Caps {
             iodepth_max: pipe::DEPTH_MAX,
@@ -80,7 +80,7 @@ fn caps(spec: &TargetSpec) -> Caps {
             stores: true,
             engine: "smb2",
             connections: 1,
-            ceiling: Some(Ceiling::new(2048, 1, 4)),
+            ceiling: Some(Ceiling::new(1024, 2, 1)),
         },
     }
 }

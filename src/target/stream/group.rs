@@ -1,8 +1,8 @@
 //! How many small answers a connection waits for before it wakes the worker.
 //!
 //! Each wake costs a context switch, a receive and a send. With many calls under way and small answers that follow each
-//! other closely, a sixth of them are taken at once, as a network card gathers packets before it interrupts: the
-//! server still has five sixths to work on. No answer waits longer than [`LONGEST`]; where answers come more
+//! other closely, an eighth of them are taken at once, as a network card gathers packets before it interrupts: the
+//! server still has seven eighths to work on. No answer waits longer than [`LONGEST`]; where answers come more
 //! slowly than that, each is taken as it comes. Must not know what an answer means. Sizes are in bytes.
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The longest that an answer may lie in the socket for others to join it.
 pub(super) const LONGEST: Duration = Duration::from_micros(250);
 /// One in so many of the answers that are to come may wait for the others.
-const SHARE: u32 = 6;
+const SHARE: u32 = 8;
 /// Answers at once at most.
 const ANSWERS_MAX: u32 = 8;
 /// Answers that are larger on average are worth a wake each.
@@ -76,11 +76,11 @@ mod tests {
     }
 
     #[test]
-    fn only_small_answers_at_depth_are_grouped_and_never_more_than_a_sixth() {
+    fn only_small_answers_at_depth_are_grouped_and_never_more_than_an_eighth() {
         assert_eq!(after(LOOK - 1, 4224).bytes(32), 1, "not yet known");
-        assert_eq!(after(LOOK, 4224).bytes(11), 1);
-        assert_eq!(after(LOOK, 4224).bytes(12), 2 * 4224);
-        assert_eq!(after(LOOK, 4224).bytes(32), 5 * 4224);
+        assert_eq!(after(LOOK, 4224).bytes(15), 1);
+        assert_eq!(after(LOOK, 4224).bytes(16), 2 * 4224);
+        assert_eq!(after(LOOK, 4224).bytes(32), 4 * 4224);
         assert_eq!(after(LOOK, 4224).bytes(1024), 8 * 4224);
         assert_eq!(after(LOOK, 1 << 20).bytes(32), 1);
     }
@@ -94,6 +94,6 @@ mod tests {
             group.came(100);
             group.answered();
         }
-        assert_eq!(group.bytes(32), 500);
+        assert_eq!(group.bytes(32), 400);
     }
 }
