@@ -37,13 +37,18 @@ pub(super) fn login(text: &str, global: &Global) -> Result<Login> {
 pub(super) fn main(args: &InspectArgs, global: &Global) -> Result<u8> {
     let login = login(&args.target, global)?;
     let mut control = fleet::control(&login)?;
-    let facts = match &mut control {
+    let mut facts = match &mut control {
         Control::Files(files) => files.facts(),
         Control::Device(device) => device.facts(),
         Control::Volatile(volatile) => volatile.facts(),
     }
     .map_err(|error| error.at(&args.target))?;
     let leftovers = guard::leftovers(&mut control).map_err(|error| error.at(&args.target))?;
+    let caps = target::find(&login.spec)?.caps;
+    if let Some(ceiling) = caps(&login.spec).ceiling {
+        let line = ("ceiling".into(), format!("run with {ceiling} first"));
+        facts.lines.push(line);
+    }
     if global.format == Format::Json {
         println!(
             "{}",
@@ -60,10 +65,6 @@ pub(super) fn main(args: &InspectArgs, global: &Global) -> Result<u8> {
     }
     if let Some(free) = facts.free_bytes {
         println!("  {:<22} {}", "free space", Bytes(free).both());
-    }
-    let caps = target::find(&login.spec)?.caps;
-    if let Some(ceiling) = caps(&login.spec).ceiling {
-        println!("  {:<22} run with {ceiling} first", "ceiling");
     }
     for leftover in &leftovers {
         let manifest = &leftover.manifest;

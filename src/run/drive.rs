@@ -139,19 +139,11 @@ impl Driven {
             .unwrap_or(0)
     }
 
-    /// Whether every worker that wrote has flushed.
-    pub(super) fn flushed(&self) -> bool {
-        let mut wrote = self.reports.iter().filter(|report| report.written > 0);
-        wrote.all(|report| report.flushed_ns.is_some())
-    }
-
-    /// Time from the last completion to the end of the last flush.
+    /// Time from the last completion to the end of the last flush; None unless every worker that wrote has flushed.
     pub(super) fn flush(&self) -> Option<u64> {
-        let flushed = self
-            .reports
-            .iter()
-            .filter_map(|report| report.flushed_ns)
-            .max()?;
+        let wrote = self.reports.iter().filter(|report| report.written > 0);
+        let ends: Option<Vec<u64>> = wrote.map(|report| report.flushed_ns).collect();
+        let flushed = ends?.into_iter().max()?;
         Some(flushed.saturating_sub(self.ended()))
     }
 }

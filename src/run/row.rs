@@ -228,7 +228,7 @@ impl Rows {
         row.flush_seconds = driven.flush().map(|nanos| nanos as f64 / 1e9);
         row.generator_bytes_per_s = self.generator;
         let synced = self.phase.durability.each_write();
-        if !synced && !driven.flushed() {
+        if !synced && driven.flush().is_none() {
             row.durability = Some(Durability::None.key().to_owned());
             row.flags.push(Flag::NotDurable);
         }

@@ -54,7 +54,7 @@ impl FileSession {
         })?;
         Ok(Self {
             file: Some(file),
-            flusher: flusher(login, attach, &access),
+            flusher: flusher(login, attach, &access)?,
             access,
             name: attach.object.clone(),
             position: 0,
@@ -83,17 +83,22 @@ impl FileSession {
     }
 }
 
-/// A second handle on the file that will be written, to flush it with.
-fn flusher(login: &Login, attach: &Attach, access: &Access) -> Option<Pipe> {
+/// A second handle on the file that will be written, to flush it with. A server that is lost meanwhile is an error; one that
+/// refuses it is not.
+fn flusher(login: &Login, attach: &Attach, access: &Access) -> Result<Option<Pipe>> {
     if !attach.write || attach.durability != Durability::Flush || access.place.encrypt {
-        return None;
+        return Ok(None);
     }
     let alone = Attach {
         iodepth: 1,
         block_max: 1,
         ..attach.clone()
     };
-    Pipe::open(login, &alone).ok()
+    match Pipe::open(login, &alone) {
+        Ok(flusher) => Ok(Some(flusher)),
+        Err(error) if error.server_lost() => Err(error),
+        Err(_) => Ok(None),
+    }
 }
 
 /// Moves all of a block, or, reading, as much as the file holds.
