@@ -6,8 +6,12 @@
 pub mod cpu;
 pub mod disk;
 pub mod host;
+pub mod irq;
 pub mod mount;
+pub mod net;
+pub mod pcie;
 pub mod process;
+pub mod sockets;
 
 use std::fs;
 use std::path::Path;
