@@ -18,6 +18,7 @@ use crate::target::{self, Control, Login, Protocol, Threads};
 
 pub mod child;
 pub mod files;
+pub mod flows;
 mod opened;
 mod thread;
 pub mod wire;

@@ -244,6 +244,18 @@ impl Nic {
         }
     }
 
+    /// Whether packets through it meet no cable of this computer's own: it names any speed, and loses packets for other
+    /// reasons than a cable does.
+    #[must_use]
+    pub fn is_software(&self) -> bool {
+        match self.kind {
+            Some(Kind::Veth | Kind::Tap | Kind::VirtualCard | Kind::Software) => true,
+            // These stand for the cards below them, where there are any.
+            Some(Kind::Bridge | Kind::Bond | Kind::Vlan) => self.speed_mbit_per_s.is_none(),
+            Some(Kind::Card) | None => false,
+        }
+    }
+
     /// What the line can carry in each direction, bits a second; None where the speed is not believable.
     #[must_use]
     pub fn line_bits_per_s(&self) -> Option<u64> {

@@ -407,7 +407,10 @@ mod tests {
         let before = TcpInfo::of(&client).expect("our socket");
         std::thread::sleep(std::time::Duration::from_millis(300));
         let growth = TcpInfo::of(&client).expect("our socket").since(&before);
-        assert!(growth.busy_us.is_some_and(|busy| busy > 200_000), "{growth:?}");
+        assert!(
+            growth.busy_us.is_some_and(|busy| busy > 200_000),
+            "{growth:?}"
+        );
         assert_eq!(growth.limit(), Some(Limit::Receiver), "{growth:?}");
     }
 
