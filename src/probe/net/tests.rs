@@ -191,7 +191,7 @@ fn every_machine_s_facts_survive_json() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
     fn files_full_of_anything_are_read_without_a_panic(
