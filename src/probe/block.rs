@@ -186,8 +186,8 @@ mod tests {
             flushes: None,
         };
         let figures = Figures::of(&passed, 2_000_000_000).expect("two seconds");
-        assert_eq!(figures.read_bytes_per_s, 6_553_600.0);
-        assert_eq!(figures.write_bytes_per_s, 204_800.0);
+        let rates = (figures.read_bytes_per_s, figures.write_bytes_per_s);
+        assert_eq!(rates, (6_553_600.0, 204_800.0));
         assert_eq!(figures.read_await_ms, Some(5.0));
         assert_eq!(figures.write_await_ms, Some(20.0));
         assert_eq!((figures.queue, figures.busy_percent), (1.5, 75.0));

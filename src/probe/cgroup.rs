@@ -179,9 +179,9 @@ mod tests {
         let first = "nr_periods 100\nnr_throttled 7\nthrottled_time 5000000\n";
         let second =
             "usage_usec 9\nuser_usec 8\nnr_periods 100\nnr_throttled 7\nthrottled_usec 5000\n";
-        let parsed = Throttle::parse(first).expect("version 1");
-        assert_eq!(Some(parsed), Throttle::parse(second));
-        assert_eq!((parsed.periods, parsed.throttled_ns), (100, 5_000_000));
+        let before = Throttle::parse(first).expect("version 1");
+        assert_eq!(Some(before), Throttle::parse(second));
+        assert_eq!((before.periods, before.throttled_ns), (100, 5_000_000));
         assert_eq!(
             Throttle::parse("usage_usec 9\n"),
             None,
@@ -192,9 +192,9 @@ mod tests {
             throttled_periods: 9,
             throttled_ns: 6_000_000,
         };
-        let passed = later.since(&parsed).expect("later");
+        let passed = later.since(&before).expect("later");
         assert_eq!((passed.periods, passed.throttled_periods), (30, 2));
-        assert_eq!(parsed.since(&later), None);
+        assert_eq!(before.since(&later), None);
     }
 
     #[test]

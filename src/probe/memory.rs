@@ -1,4 +1,4 @@
-//! Memory in use and the kernel's rules for writing it out, from /proc/meminfo and /proc/sys/vm (proc_meminfo(5),
+//! Memory in use and the kernel's rules for writing it out, from /proc/meminfo and /proc/sys/vm (`proc_meminfo(5)`,
 //! Documentation/admin-guide/sysctl/vm.rst).
 //!
 //! Must not know: whose memory it is. Sizes are in bytes, times in hundredths of a second as the kernel has them.

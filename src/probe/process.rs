@@ -1,4 +1,4 @@
-//! Bytes that this process moved from and to storage, from /proc/self/io (proc_pid_io(5)): what the page cache answered is
+//! Bytes that this process moved from and to storage, from /proc/self/io (`proc_pid_io(5)`): what the page cache answered is
 //! not in it, and neither is what child processes moved.
 
 use std::path::Path;

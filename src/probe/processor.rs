@@ -42,9 +42,9 @@ pub struct Processor {
 pub fn listed(list: &str) -> Option<usize> {
     let mut sum = 0usize;
     for part in list.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        sum = sum.checked_add(last.checked_sub(first)?.checked_add(1)?)?;
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let (from, to): (usize, usize) = (from.trim().parse().ok()?, to.trim().parse().ok()?);
+        sum = sum.checked_add(to.checked_sub(from)?.checked_add(1)?)?;
     }
     Some(sum)
 }

@@ -1,4 +1,4 @@
-//! The interface towards an address, from /proc/net/route and /proc/net/ipv6_route (proc_pid_net(5)).
+//! The interface towards an address, from /proc/net/route and `/proc/net/ipv6_route` (`proc_pid_net(5)`).
 //!
 //! The main table alone: rules that choose another one are not looked at, so the answer is good for telling a user, not
 //! for an alarm. Must not know: who is at the address.

@@ -1,5 +1,5 @@
 //! What TCP of this network namespace did, from /proc/net/snmp and /proc/net/netstat (RFC 4022;
-//! Documentation/networking/snmp_counter.rst).
+//! `Documentation/networking/snmp_counter.rst`).
 //!
 //! All connections of the namespace together. Must not know: whose they are. Everything is a count of segments or events.
 

@@ -1,4 +1,4 @@
-//! What each thread of a process did, from /proc/PID/task (proc_pid_stat(5), Documentation/scheduler/sched-stats.rst).
+//! What each thread of a process did, from /proc/PID/task (`proc_pid_stat(5)`, Documentation/scheduler/sched-stats.rst).
 //!
 //! One full thread limits a program on a machine of many idle cores. Must not know: what the threads are for. Times
 //! are nanoseconds, but for the split into user and system, which the kernel keeps in clock ticks.

@@ -1,4 +1,4 @@
-//! Bytes through each interface of this network namespace, from /proc/net/dev (proc_pid_net(5)).
+//! Bytes through each interface of this network namespace, from /proc/net/dev (`proc_pid_net(5)`).
 //!
 //! They include headers, answers and whatever else is on the wire. Must not know: whose traffic it is. Sizes are in
 //! bytes.

@@ -1,4 +1,4 @@
-//! The ZFS cache and pools, from /proc/spl/kstat/zfs (OpenZFS on Linux). Commands are not run for it.
+//! The ZFS cache and pools, from /proc/spl/kstat/zfs (`OpenZFS` on Linux). Commands are not run for it.
 //!
 //! The kernel module tells each pool's state and what its datasets moved, but not how a pool is made of disks: that stays
 //! unknown here. Must not know: what the cache should be. Sizes are in bytes.
@@ -29,7 +29,7 @@ pub struct Arc {
 pub struct Pool {
     /// Its name.
     pub name: String,
-    /// `ONLINE`, `DEGRADED`, `FAULTED`, `SUSPENDED` ..; None before OpenZFS 0.8.
+    /// `ONLINE`, `DEGRADED`, `FAULTED`, `SUSPENDED` ..; None before `OpenZFS` 0.8.
     pub state: Option<String>,
     /// Its mounted datasets and volumes.
     pub datasets: Vec<String>,
