@@ -75,6 +75,8 @@ pub enum Flag {
     VirtualLink,
     /// Segments are smaller than the MTU here.
     MtuMismatch,
+    /// The kernel's counters did not see the bytes.
+    CountersDisagree,
 }
 
 impl Status {
@@ -117,6 +119,7 @@ impl Flag {
             Self::AboveLineRate => "above_line_rate",
             Self::VirtualLink => "virtual_link",
             Self::MtuMismatch => "mtu_mismatch",
+            Self::CountersDisagree => "counters_disagree",
         }
     }
 
@@ -180,6 +183,10 @@ impl Flag {
             Self::Trend => {
                 "something fills, warms up or throttles, so the mean depends on how long it went on: look at the single \
                  repeats, try a longer --settle or --ramp-time"
+            }
+            Self::CountersDisagree => {
+                "this computer's own counters of its network or disk differ by more than 5 % from the bytes claimed: a cache \
+                 or compression stood in between, or the figure is wrong; don't rely on it"
             }
         }
     }
@@ -247,6 +254,9 @@ pub struct Row {
     pub client_cpu_s: Option<f64>,
     /// The busiest core of this computer in the measured time, 0 to 100.
     pub busiest_core_percent: Option<f64>,
+    /// More of what this computer's counters say of the measured time.
+    #[serde(default)]
+    pub host: HostCounters,
     /// Bytes in the row's direction through the interfaces towards the target, headers and other traffic included.
     #[serde(default)]
     pub network_bytes: Option<u64>,
@@ -302,6 +312,7 @@ impl Row {
             generator_bytes_per_s: None,
             client_cpu_s: None,
             busiest_core_percent: None,
+            host: HostCounters::default(),
             network_bytes: None,
             device_bytes: None,
             retransmits: None,
@@ -312,6 +323,19 @@ impl Row {
             files: None,
         }
     }
+}
+
+/// What this computer did in the measured time of a row.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostCounters {
+    /// The kernel's number of the busiest core.
+    pub busiest_core: Option<u32>,
+    /// The share of that core's time that interrupts and the network stack took, 0 to 100.
+    pub busiest_core_softirq_percent: Option<f64>,
+    /// The share of all cores' time that the hypervisor took for others, 0 to 100.
+    pub steal_percent: Option<f64>,
+    /// Periods in which the control group of this process was stopped, its share of the processor used up.
+    pub throttled_periods: Option<u64>,
 }
 
 /// Small files of a row.

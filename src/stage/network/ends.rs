@@ -26,7 +26,7 @@ impl Reading {
         let connections = sockets::connections(&Filter::to(server)).unwrap_or_default();
         Self {
             at: Instant::now(),
-            ticks: cpu::ticks(),
+            ticks: cpu::read(std::path::Path::new("/")),
             connections,
         }
     }
@@ -160,7 +160,7 @@ fn shifted(sample: Sample, by: f64) -> Sample {
 fn busiest(heard: &Heard) -> Option<f64> {
     let before = heard.before.as_ref()?.ticks.as_ref()?;
     let after = heard.after.as_ref()?.ticks.as_ref()?;
-    after.busiest_since(before)
+    Some(after.since(before)?.busiest()?.busy)
 }
 
 /// Bytes that the receiver's kernel acknowledged between the two readings, and the time between them. The server's own
