@@ -4,6 +4,7 @@
 pub mod catalogue;
 pub mod cli;
 pub mod clock;
+pub mod discover;
 pub mod engine;
 pub mod error;
 pub mod fleet;

@@ -20,7 +20,7 @@ const FLOORS: &[(u32, &[&str])] = &[
     (3, &["engine"]),
     (4, &["fleet"]),
     (5, &["stage"]),
-    (6, &["run"]),
+    (6, &["run", "discover"]),
     (7, &["cli", "catalogue", "main", "lib"]),
 ];
 

@@ -27,6 +27,8 @@ mod runs;
 mod sessions;
 #[path = "conformance/small.rs"]
 mod small;
+#[path = "conformance/targets.rs"]
+mod targets;
 #[path = "conformance/users.rs"]
 mod users;
 #[path = "conformance/wide.rs"]
