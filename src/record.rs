@@ -64,6 +64,8 @@ pub enum Flag {
     Wsl,
     /// Later repeats were steadily faster or slower than earlier ones.
     Trend,
+    /// The kernel's counters did not see the bytes.
+    CountersDisagree,
 }
 
 impl Status {
@@ -102,6 +104,7 @@ impl Flag {
             Self::GuestSession => "guest_session",
             Self::Wsl => "wsl",
             Self::Trend => "trend",
+            Self::CountersDisagree => "counters_disagree",
         }
     }
 
@@ -153,6 +156,10 @@ impl Flag {
             Self::Trend => {
                 "something fills, warms up or throttles, so the mean depends on how long it went on: look at the single \
                  repeats, try a longer --settle or --ramp-time"
+            }
+            Self::CountersDisagree => {
+                "this computer's own counters of its network or disk differ by more than 5 % from the bytes claimed: a cache \
+                 or compression stood in between, or the figure is wrong; don't rely on it"
             }
         }
     }
@@ -220,8 +227,17 @@ pub struct Row {
     pub client_cpu_s: Option<f64>,
     /// The busiest core of this computer in the measured time, 0 to 100.
     pub busiest_core_percent: Option<f64>,
+    /// More of what this computer's counters say of the measured time.
+    #[serde(default)]
+    pub host: HostCounters,
+    /// Bytes in the row's direction through the interfaces towards the target, headers and other traffic included.
+    #[serde(default)]
+    pub network_bytes: Option<u64>,
     /// Bytes that the storage device moved meanwhile, by its own counter.
     pub device_bytes: Option<u64>,
+    /// TCP segments that this computer sent again meanwhile, to whomever.
+    #[serde(default)]
+    pub retransmits: Option<u64>,
     /// What the peers agreed on.
     pub negotiated: String,
     /// How it ended.
@@ -269,7 +285,10 @@ impl Row {
             generator_bytes_per_s: None,
             client_cpu_s: None,
             busiest_core_percent: None,
+            host: HostCounters::default(),
+            network_bytes: None,
             device_bytes: None,
+            retransmits: None,
             negotiated: String::new(),
             status: Status::Ok,
             flags: Vec::new(),
@@ -277,6 +296,19 @@ impl Row {
             files: None,
         }
     }
+}
+
+/// What this computer did in the measured time of a row.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct HostCounters {
+    /// The kernel's number of the busiest core.
+    pub busiest_core: Option<u32>,
+    /// The share of that core's time that interrupts and the network stack took, 0 to 100.
+    pub busiest_core_softirq_percent: Option<f64>,
+    /// The share of all cores' time that the hypervisor took for others, 0 to 100.
+    pub steal_percent: Option<f64>,
+    /// Periods in which the control group of this process was stopped, its share of the processor used up.
+    pub throttled_periods: Option<u64>,
 }
 
 /// Small files of a row.

@@ -9,6 +9,8 @@
 
 #[path = "conformance/client.rs"]
 mod client;
+#[path = "conformance/counters.rs"]
+mod counters;
 #[path = "conformance/demo.rs"]
 mod demo;
 #[path = "conformance/devices.rs"]

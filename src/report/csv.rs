@@ -52,6 +52,10 @@ pub const SUMMARY: &[&str] = &[
     "negotiated",
     "status",
     "flags",
+    "busiest_core",
+    "busiest_core_softirq_percent",
+    "steal_percent",
+    "throttled_periods",
 ];
 
 /// Columns of intervals.csv.
@@ -179,12 +183,16 @@ pub fn summary(row: &Row) -> Vec<String> {
         unknown(),
         decimal(row.client_cpu_s_per_gb(), 4),
         decimal(row.busiest_core_percent, 1),
-        unknown(),
+        whole(row.network_bytes),
         whole(row.device_bytes),
-        unknown(),
+        whole(row.retransmits),
         row.negotiated.clone(),
         row.status.key().to_owned(),
         keys(&row.flags),
+        whole(row.host.busiest_core),
+        decimal(row.host.busiest_core_softirq_percent, 1),
+        decimal(row.host.steal_percent, 1),
+        whole(row.host.throttled_periods),
     ]
 }
 
