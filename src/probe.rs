@@ -31,6 +31,7 @@ pub mod threads;
 pub mod traffic;
 pub mod zfs;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -87,6 +88,12 @@ probes! {
         pools: Vec<zfs::Pool> = zfs::pools;
         /// Mounts of disks and of other computers.
         mounts: Vec<mount_options::Mounted> = mount_options::read;
+        /// How TCP is set.
+        tcp_settings: net::settings::TcpSettings = net::settings::read;
+        /// The bus between cards or disks and the processor, by their names.
+        pcie: BTreeMap<String, pcie::Way> = pcie::read;
+        /// How software spreads packets over cores, by interface.
+        steering: BTreeMap<String, irq::Steering> = irq::steering_read;
     }
 }
 
@@ -109,6 +116,12 @@ probes! {
         disks: block::All = block::counters;
         /// Interfaces, by name.
         traffic: traffic::Traffic = traffic::read;
+        /// What interfaces carried and lost, by name.
+        interfaces: net::statistics::PerInterface = net::statistics::read;
+        /// Interrupts of network cards, by interface.
+        interrupts: irq::PerInterface = irq::read;
+        /// Packet queues, by core.
+        packet_queues: BTreeMap<u32, irq::Softnet> = irq::softnet_read;
         /// TCP of this network namespace.
         tcp: tcp_counters::Tcp = tcp_counters::read;
         /// Time lost to waiting for processor, storage and memory.
@@ -151,6 +164,21 @@ impl Counters {
                 self.traffic.as_ref(),
                 earlier.traffic.as_ref(),
                 traffic::Traffic::since,
+            ),
+            interfaces: both(
+                self.interfaces.as_ref(),
+                earlier.interfaces.as_ref(),
+                |now, then| Some(net::statistics::since(now, then)),
+            ),
+            interrupts: both(
+                self.interrupts.as_ref(),
+                earlier.interrupts.as_ref(),
+                |now, then| Some(irq::all_since(now, then)),
+            ),
+            packet_queues: both(
+                self.packet_queues.as_ref(),
+                earlier.packet_queues.as_ref(),
+                |now, then| Some(irq::softnet_since(now, then)),
             ),
             tcp: both(
                 self.tcp.as_ref(),

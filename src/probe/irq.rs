@@ -253,6 +253,20 @@ pub struct Steering {
     pub xps: BTreeMap<u32, Vec<u32>>,
 }
 
+/// The masks of every interface below `root`; None where there is none. An interface without queues is left out.
+#[must_use]
+pub fn steering_read(root: &Path) -> Option<BTreeMap<String, Steering>> {
+    let found: BTreeMap<_, _> = entries(&root.join("sys/class/net"))
+        .iter()
+        .filter_map(|path| {
+            let name = path.file_name()?.to_string_lossy().into_owned();
+            let masks = steering(root, &name);
+            (masks != Steering::default()).then_some((name, masks))
+        })
+        .collect();
+    (!found.is_empty()).then_some(found)
+}
+
 /// The masks of interface `name` below `root`; queues whose mask can't be read are left out.
 #[must_use]
 pub fn steering(root: &Path, name: &str) -> Steering {
@@ -314,7 +328,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::probe::net::machines::tree;
+    use crate::probe::machines::tree;
 
     #[test]
     fn a_card_whose_interrupts_all_go_to_one_core_comes_out() {

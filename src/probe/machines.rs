@@ -13,9 +13,19 @@ use tempfile::TempDir;
 
 use super::{Counters, Snapshot};
 
-const VM: &str = include_str!("../../fixtures/machines/vm/tree.txt");
-const BARE_METAL: &str = include_str!("../../fixtures/machines/bare-metal/tree.txt");
-const ZFS_NAS: &str = include_str!("../../fixtures/machines/zfs-nas/tree.txt");
+/// Network and bus of a machine, then the rest of it.
+macro_rules! machine {
+    ($kind:literal) => {
+        concat!(
+            include_str!(concat!("../../fixtures/machines/", $kind, "/net.txt")),
+            include_str!(concat!("../../fixtures/machines/", $kind, "/tree.txt"))
+        )
+    };
+}
+
+const VM: &str = machine!("vm");
+const BARE_METAL: &str = machine!("bare-metal");
+const ZFS_NAS: &str = machine!("zfs-nas");
 
 /// The machines; the last one is an empty directory.
 pub(super) const NAMES: &[&str] = &["vm", "bare-metal", "zfs-nas", "empty"];
@@ -62,6 +72,13 @@ fn unpack_with(text: &str, mut change: impl FnMut(&str) -> Vec<u8>) -> TempDir {
     root
 }
 
+/// A saved netlink answer: `fixtures/machines/MACHINE/netlink/NAME.bin`.
+pub(super) fn answer(machine: &str, name: &str) -> Vec<u8> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/machines");
+    let path = directory.join(machine).join("netlink").join(name);
+    fs::read(path.with_extension("bin")).expect("a saved answer")
+}
+
 /// Each probe with the machines on which it finds something.
 fn expected() -> Vec<(&'static str, &'static [&'static str])> {
     let all: &[&str] = &["vm", "bare-metal", "zfs-nas"];
@@ -75,6 +92,9 @@ fn expected() -> Vec<(&'static str, &'static [&'static str])> {
         ("btrfs", &["bare-metal"]),
         ("pools", &["zfs-nas"]),
         ("mounts", all),
+        ("tcp_settings", all),
+        ("pcie", &["bare-metal", "zfs-nas"]),
+        ("steering", all),
         // The clock is not in any file.
         ("at_ns", NAMES),
         ("cpu", all),
@@ -83,6 +103,9 @@ fn expected() -> Vec<(&'static str, &'static [&'static str])> {
         ("memory", all),
         ("arc", &["zfs-nas"]),
         ("traffic", all),
+        ("interfaces", all),
+        ("interrupts", all),
+        ("packet_queues", all),
         ("tcp", all),
         ("pressure", &["vm", "zfs-nas"]),
         ("io", &["vm", "zfs-nas"]),

@@ -7,8 +7,6 @@
 pub mod bonding;
 pub mod ethtool;
 pub mod links;
-#[cfg(test)]
-pub(crate) mod machines;
 pub mod netlink;
 pub mod rates;
 pub mod route;

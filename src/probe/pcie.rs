@@ -222,7 +222,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::probe::net::machines::tree;
+    use crate::probe::machines::tree;
 
     #[test]
     fn a_fast_card_in_a_narrow_slot_comes_out() {

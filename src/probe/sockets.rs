@@ -218,7 +218,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::probe::net::machines::answer;
+    use crate::probe::machines::answer;
     use crate::probe::net::netlink::testing::{attributes, message};
 
     #[test]

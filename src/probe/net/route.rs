@@ -155,7 +155,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::probe::net::machines::answer as saved;
+    use crate::probe::machines::answer as saved;
     use crate::probe::net::netlink::testing::{attributes, message};
 
     #[test]

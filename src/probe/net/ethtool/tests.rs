@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::probe::net::machines::answer;
+use crate::probe::machines::answer;
 use crate::probe::net::netlink::testing::{attributes as list, message};
 
 fn saved(kind: &str, interface: &str, question: &str) -> Vec<u8> {
