@@ -112,6 +112,8 @@ probes! {
         memory: memory::Memory = memory::read;
         /// The ZFS cache.
         arc: zfs::Arc = zfs::arc;
+        /// What the datasets of ZFS pools moved, by pool.
+        pools: zfs::AllMoved = zfs::moved;
         /// Block devices, by name.
         disks: block::All = block::counters;
         /// Interfaces, by name.
@@ -155,6 +157,11 @@ impl Counters {
             ),
             memory: self.memory,
             arc: both(self.arc.as_ref(), earlier.arc.as_ref(), zfs::Arc::since),
+            pools: both(
+                self.pools.as_ref(),
+                earlier.pools.as_ref(),
+                zfs::AllMoved::since,
+            ),
             disks: both(
                 self.disks.as_ref(),
                 earlier.disks.as_ref(),

@@ -3,6 +3,7 @@
 //! The kernel module tells each pool's state and what its datasets moved, but not how a pool is made of disks: that stays
 //! unknown here. Must not know: what the cache should be. Sizes are in bytes.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,44 @@ pub struct Pool {
     pub state: Option<String>,
     /// Its mounted datasets and volumes.
     pub datasets: Vec<String>,
+}
+
+/// What the mounted datasets and volumes of a pool moved, caches included: bytes as programs asked for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    /// Read, from the cache or the disks.
+    pub read_bytes: u64,
+    /// Written.
+    pub written_bytes: u64,
+}
+
+/// The same of all pools, by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AllMoved {
+    /// Each pool's.
+    pub by_name: BTreeMap<String, Moved>,
+}
+
+impl AllMoved {
+    /// What was moved since an earlier reading; a pool whose dataset was unmounted meanwhile is left out.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Option<Self> {
+        let passed = |now: &Moved, then: &Moved| {
+            Some(Moved {
+                read_bytes: now.read_bytes.checked_sub(then.read_bytes)?,
+                written_bytes: now.written_bytes.checked_sub(then.written_bytes)?,
+            })
+        };
+        let by_name: BTreeMap<_, _> = self
+            .by_name
+            .iter()
+            .filter_map(|(name, now)| {
+                Some((name.clone(), passed(now, earlier.by_name.get(name)?)?))
+            })
+            .collect();
+        (!by_name.is_empty()).then_some(Self { by_name })
+    }
 }
 
 /// A value of a named kstat: lines of name, type and data.
@@ -98,6 +137,32 @@ pub fn pools(root: &Path) -> Option<Vec<Pool>> {
     some(names(&directory).into_iter().filter_map(pool).collect())
 }
 
+/// What the pools' datasets moved; None before `OpenZFS` 0.8 and without pools.
+#[must_use]
+pub fn moved(root: &Path) -> Option<AllMoved> {
+    let directory = root.join("proc/spl/kstat/zfs");
+    let of = |name: String| {
+        let pool = directory.join(&name);
+        let mut sum: Option<Moved> = None;
+        for file in names(&pool)
+            .iter()
+            .filter(|file| file.starts_with("objset-"))
+        {
+            let text = line(&pool.join(file))?;
+            let before = sum.unwrap_or_default();
+            sum = Some(Moved {
+                read_bytes: before.read_bytes.checked_add(value(&text, "nread")?)?,
+                written_bytes: before
+                    .written_bytes
+                    .checked_add(value(&text, "nwritten")?)?,
+            });
+        }
+        Some((name, sum?))
+    };
+    let by_name: BTreeMap<_, _> = names(&directory).into_iter().filter_map(of).collect();
+    (!by_name.is_empty()).then_some(AllMoved { by_name })
+}
+
 /// The names in a pool's `objset-0x..` files; they may hold spaces.
 fn datasets(pool: &Path) -> Vec<String> {
     let name = |file: &String| {
@@ -157,6 +222,12 @@ mod tests {
             [("boot-pool", Some("ONLINE")), ("tank", Some("DEGRADED"))]
         );
         assert_eq!(pools[1].datasets, ["tank", "tank/bench", "tank/my files"]);
+        let moved = moved(nas.path()).expect("composed");
+        let tank = moved.by_name["tank"];
+        assert_eq!(tank.written_bytes, 9_123_344_556 * 3, "of three datasets");
+        assert_eq!(tank.read_bytes, 8_123_344_556 * 3);
+        let passed = moved.since(&moved).expect("the same pools");
+        assert_eq!(passed.by_name["tank"], Moved::default());
         for other in ["vm", "bare-metal", "empty"] {
             assert_eq!(super::arc(machines::tree(other).path()), None, "{other}");
             assert_eq!(super::pools(machines::tree(other).path()), None, "{other}");

@@ -1,7 +1,9 @@
 //! What the kernel counted of a run: a true row is never contradicted, and its columns are filled where something counts.
 
+use std::process::Command;
+
 use super::lab::{self, Place};
-use super::program::{Desk, Line, count, number};
+use super::program::{Desk, Line, Results, count, number};
 
 /// Enough to be judged, in large and in small blocks, read, written and both, with and without a ramp.
 const LOAD: &str = r#"
@@ -137,4 +139,70 @@ fn iscsi_tgtd() {
 #[ignore = "needs root and servers"]
 fn block_loop() {
     local(&lab::loop_device(40 << 20, &[]));
+}
+
+/// A pair of virtual cards with an address, and another address that the kernel keeps to itself though it looks like one
+/// beyond those cards. All of it ends with the pair.
+struct Detour;
+
+impl Detour {
+    const HERE: &'static str = "10.211.0.2";
+    const BEYOND: &'static str = "10.211.0.1";
+
+    fn new() -> Self {
+        let detour = Self;
+        for line in [
+            "link add counted0 type veth peer name counted1",
+            "link set counted0 up",
+            "link set counted1 up",
+            &format!("address add {}/24 dev counted0", Self::HERE),
+            &format!("route add local {} dev lo src {}", Self::BEYOND, Self::HERE),
+        ] {
+            Self::ip(line);
+        }
+        detour
+    }
+
+    fn ip(line: &str) {
+        let ended = Command::new("ip").args(line.split(' ')).status();
+        assert!(ended.is_ok_and(|status| status.success()), "ip {line}");
+    }
+}
+
+impl Drop for Detour {
+    fn drop(&mut self) {
+        for line in [
+            format!("route delete local {} dev lo", Self::BEYOND),
+            "link delete counted0".to_owned(),
+        ] {
+            let _ = Command::new("ip").args(line.split(' ')).status();
+        }
+    }
+}
+
+/// Bytes that pass no card that leads to the server are a contradiction, and the row says so.
+#[test]
+#[ignore = "needs root and servers"]
+fn bytes_that_no_card_saw_are_marked() {
+    let place = lab::ganesha(|_| {});
+    let _detour = Detour::new();
+    let uri = place.uri.replace("127.0.0.1", Detour::BEYOND);
+    let desk = Desk::at(&place);
+    desk.does(&[
+        "run", "--target", &uri, "--rw", "read", "--bs", "1M", "--size", "32M", "--out", "detour",
+    ]);
+    let row = &Results::read(&desk.path("detour")).rows[0];
+    assert_eq!(
+        (row["status"].as_str(), count(row, "bytes")),
+        ("ok", 32 << 20)
+    );
+    assert!(row["flags"].contains("counters_disagree"), "{row:?}");
+    assert!(count(row, "network_bytes") < 1 << 20, "{row:?}");
+    // Straight to it, nothing is wrong.
+    let straight = desk.measures(
+        &place,
+        "straight",
+        &["--rw", "read", "--bs", "1M", "--size", "32M"],
+    );
+    assert!(count(&straight.rows[0], "network_bytes") >= 32 << 20);
 }
