@@ -32,6 +32,7 @@ pub mod sim;
 #[cfg(feature = "smb")]
 pub mod smb;
 mod stream;
+pub mod tcp;
 
 pub use ceiling::Ceiling;
 

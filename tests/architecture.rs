@@ -9,11 +9,22 @@ use std::path::{Path, PathBuf};
 /// Which module stands on which floor: it uses lower ones, and on its own floor what [`NEIGHBOURS`] names.
 const FLOORS: &[(u32, &[&str])] = &[
     (0, &["units", "op", "error", "clock", "slots"]),
-    (1, &["payload", "pattern", "stats", "record", "spec"]),
+    (
+        1,
+        &[
+            "payload",
+            "pattern",
+            "stats",
+            "record",
+            "spec",
+            "round_trip",
+        ],
+    ),
     // A report sees floors 0 and 1 only, though the conductor uses it.
     (2, &["target", "probe", "guard", "servers", "report"]),
     (3, &["engine"]),
     (4, &["fleet"]),
+    (5, &["stage"]),
     (6, &["run"]),
     (7, &["cli", "catalogue", "main", "lib"]),
 ];
