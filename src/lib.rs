@@ -18,6 +18,7 @@ pub mod payload;
 pub mod probe;
 pub mod record;
 pub mod report;
+pub mod round_trip;
 pub mod run;
 pub mod servers;
 pub mod slots;

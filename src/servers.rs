@@ -9,6 +9,7 @@
 //! - [`real`]: nfs-ganesha, smbd and tgtd as child processes, each with a private state directory. They run only
 //!   inside a [`sandbox`], where the network, the mounts, the users and the process numbers are not the machine's.
 //! - [`sandbox`] runs a program again in namespaces of its own, and says whether this process is in such a one.
+//! - [`round_trip`]: the other end of the round-trip probe, for one peer and until a deadline; it needs no file system.
 //! - [`packages`]: which Debian packages the real servers need, and which programs are missing.
 //!
 //! Must not know: workloads, targets' clients, stages. Ports are TCP; sizes are in bytes.
@@ -23,6 +24,7 @@ pub mod embedded;
 pub mod packages;
 pub mod processes;
 pub mod real;
+pub mod round_trip;
 pub mod sandbox;
 #[cfg(test)]
 mod testing;

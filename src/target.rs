@@ -33,6 +33,7 @@ pub mod sim;
 #[cfg(feature = "smb")]
 pub mod smb;
 mod stream;
+pub mod tcp;
 
 pub use ceiling::Ceiling;
 pub use discovery::{Discovery, Offer, Search};

@@ -12,7 +12,15 @@ const FLOORS: &[(u32, &[&str])] = &[
     (
         1,
         &[
-            "payload", "pattern", "stats", "record", "spec", "line", "iperf3", "network",
+            "payload",
+            "pattern",
+            "stats",
+            "record",
+            "spec",
+            "line",
+            "iperf3",
+            "network",
+            "round_trip",
         ],
     ),
     // A report sees floors 0 and 1 only, though the conductor uses it.

@@ -1,7 +1,8 @@
 //! What the network layers say is true on networks whose limits are known.
 //!
 //! All but the plainest need root and the sandbox of `src/servers/sandbox.sh` (run `./test`, which enters it).
-//! `lab` makes the networks; `laboratory` checks them with programs that are not ours.
+//! `lab` makes the networks; `laboratory` checks them with programs that are not ours;
+//! `round_trip` holds the probe against theory.
 
 #[path = "network/flows.rs"]
 mod flows;
@@ -9,3 +10,5 @@ mod flows;
 mod lab;
 #[path = "network/laboratory.rs"]
 mod laboratory;
+#[path = "network/round_trip.rs"]
+mod round_trip;

@@ -60,6 +60,11 @@ impl Stream {
         self.queue.is_empty()
     }
 
+    /// Requests that are not all out: the last so many that were put in the queue.
+    pub(super) fn unsent(&self) -> usize {
+        self.queue.len()
+    }
+
     /// What to wait for.
     pub(super) fn interest(&self) -> PollFlags {
         let mut flags = PollFlags::IN;

@@ -2,12 +2,15 @@
 
 use super::{Host, run};
 
+/// Seconds that a program here may take; each needs a few. iperf3 itself waits for ever.
+const PATIENCE: &str = "30";
+
 /// The round trip as ping sees it, in milliseconds: the least and the median of 100.
 pub fn ping(from: &Host, to: &Host) -> (f64, f64) {
     let address = to.address.to_string();
     let said = run(from
-        .command("ping")
-        .args(["-c", "100", "-i", "0.01", &address]));
+        .command("timeout")
+        .args([PATIENCE, "ping", "-c", "100", "-i", "0.01", &address]));
     // 64 bytes from 10.77.0.2: icmp_seq=1 ttl=64 time=1.05 ms
     let time = |line: &str| line.split("time=").nth(1)?.split(' ').next()?.parse().ok();
     let mut times: Vec<f64> = said.lines().filter_map(time).collect();
@@ -21,8 +24,10 @@ pub fn ping(from: &Host, to: &Host) -> (f64, f64) {
 pub fn iperf3(from: &Host, to: &Host, more: &[&str]) -> f64 {
     let address = to.address.to_string();
     let said = run(from
-        .command("iperf3")
-        .args(["-c", &address, "-J", "-O", "1", "-t", "3"])
+        .command("timeout")
+        .args([
+            PATIENCE, "iperf3", "-c", &address, "-J", "-O", "1", "-t", "3",
+        ])
         .args(more));
     let said: serde_json::Value = serde_json::from_str(&said).expect("JSON");
     said["end"]["sum_received"]["bits_per_second"]

@@ -1,7 +1,8 @@
 //! The way between two far hosts: each frame arrives later, and some never do. TCP stays theirs from end to end.
 //!
 //! One thread serves both directions. It sleeps while nothing is due soon and turns round for the last moments before
-//! something is, since a thread that sleeps to the end wakes too late: a delay of 500 us must not become 600.
+//! something is, since a thread that sleeps to the end wakes too late: a delay of 500 us must not become 600. It has a
+//! processor of its own where there are two: the hosts run on the others, whichever else they would be moved to.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -12,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::tap::{HEAD, segments};
 
@@ -54,7 +56,7 @@ const TURN: usize = 32;
 /// The longest frame with its head.
 const LONGEST: usize = HEAD + 14 + (64 << 10);
 /// A sleep ends that much too late at times.
-const LATE: Duration = Duration::from_micros(120);
+const LATE: Duration = Duration::from_micros(60);
 /// How often an idle thread looks whether it is to end.
 const LOOK_UP: Duration = Duration::from_millis(20);
 
@@ -62,22 +64,44 @@ const LOOK_UP: Duration = Duration::from_millis(20);
 pub struct Relay {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    /// Where the thread that made it may run otherwise.
+    processors: CpuSet,
 }
 
 impl Relay {
-    /// Carries frames between two devices.
+    /// Carries frames between two devices. As long as it lives the calling thread, and what that starts, leave it a
+    /// processor.
     pub fn start(ends: [File; 2], way: &Way) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (told, way) = (Arc::clone(&stop), *way);
+        let processors = sched_getaffinity(None).expect("a thread may ask where it runs");
+        let (own, others) = apart(&processors);
         let thread = std::thread::Builder::new()
             .name("relay".into())
-            .spawn(move || carry(&ends, &way, &told))
+            .spawn(move || {
+                sched_setaffinity(None, &own).expect("it may choose among them");
+                carry(&ends, &way, &told);
+            })
             .expect("a thread");
+        sched_setaffinity(None, &others).expect("it may choose among them");
         Self {
             stop,
             thread: Some(thread),
+            processors,
         }
     }
+}
+
+/// The last of these processors, and the others; all of them for both where there is one only.
+fn apart(processors: &CpuSet) -> (CpuSet, CpuSet) {
+    let last = (0..CpuSet::MAX_CPU).rev().find(|at| processors.is_set(*at));
+    let Some(last) = last.filter(|_| processors.count() > 1) else {
+        return (*processors, *processors);
+    };
+    let (mut own, mut others) = (CpuSet::new(), *processors);
+    own.set(last);
+    others.unset(last);
+    (own, others)
 }
 
 impl Drop for Relay {
@@ -87,6 +111,8 @@ impl Drop for Relay {
             // Its panic is on standard error, and the test has failed without a network.
             let _ = thread.join();
         }
+        // A lab ends where it was made.
+        let _ = sched_setaffinity(None, &self.processors);
     }
 }
 
@@ -108,10 +134,9 @@ fn carry(ends: &[File; 2], way: &Way, stop: &AtomicBool) {
         let rest = due.map_or(LOOK_UP, |due| {
             due.saturating_duration_since(Instant::now()).min(LOOK_UP)
         });
-        if rest > LATE {
-            sleep(ends, rest - LATE);
-        } else {
-            std::hint::spin_loop();
+        match rest.checked_sub(LATE) {
+            Some(rest) => sleep(ends, rest),
+            None => std::hint::spin_loop(),
         }
     }
 }

@@ -26,7 +26,7 @@ pub fn segments(frame: &[u8]) -> Option<(usize, usize)> {
     Some((payload.div_ceil(size), heads))
 }
 
-/// From linux/if_tun.h; the values hold for x86 and ARM.
+/// From `linux/if_tun.h`; the values hold for x86 and ARM.
 const TUNSETIFF: libc::Ioctl = 0x4004_54ca;
 const TUNSETOFFLOAD: libc::Ioctl = 0x4004_54d0;
 /// `IFF_TAP | IFF_NO_PI | IFF_VNET_HDR`.
