@@ -6,10 +6,11 @@
 //! connection is that test, this one too. Must not know: what a test measures.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Kind, Phase, Result};
+use crate::probe::names;
 
 /// iperf3's port.
 pub const PORT: u16 = 5201;
@@ -34,13 +35,9 @@ pub enum Answer {
 /// Asks the server at `host` (without brackets), in about `timeout`.
 pub fn ask(host: &str, port: u16, timeout: Duration) -> Result<Answer> {
     let end = Instant::now() + timeout;
-    // The system's resolver has no time limit; the caller leaves this thread behind.
-    let addresses: Vec<SocketAddr> = (host, port)
-        .to_socket_addrs()
-        .map_err(|error| Error::io(Phase::Resolve, &error, &format!("find the host {host}")))?
-        .collect();
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for address in addresses {
+    for mut address in names::resolve(host, timeout)? {
+        address.set_port(port);
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
             last = io::ErrorKind::TimedOut.into();
