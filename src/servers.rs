@@ -9,6 +9,7 @@
 //! - [`real`]: nfs-ganesha, smbd and tgtd as child processes, each with a private state directory. They run only
 //!   inside a [`sandbox`], where the network, the mounts, the users and the process numbers are not the machine's.
 //! - [`sandbox`] runs a program again in namespaces of its own, and says whether this process is in such a one.
+//! - [`iperf3`]: one test on a port that [`one_peer`] alone sees; what the agent serves.
 //! - [`packages`]: which Debian packages the real servers need, and which programs are missing.
 //!
 //! Must not know: workloads, targets' clients, stages. Ports are TCP; sizes are in bytes.
@@ -20,6 +21,8 @@ use crate::error::{Error, Kind, Phase, Result};
 
 #[cfg(feature = "embedded")]
 pub mod embedded;
+pub mod iperf3;
+pub mod one_peer;
 pub mod packages;
 pub mod processes;
 pub mod real;
