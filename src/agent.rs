@@ -5,12 +5,16 @@
 //! deadline. It opens nothing by itself, resolves no names, reaches only the paths that it was allowed
 //! (`Allowed`), and ends when its input closes. Must not know: what started it, or what becomes of the answers.
 
+mod allowed;
 mod errand;
+mod proof;
+mod storage;
 
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,14 +24,19 @@ use crate::fleet::agent::wire::{self, Answer, Ask, Hello, Lines, Port, Request, 
 use crate::probe::host::Host;
 use crate::servers::iperf3;
 
+use allowed::Allowed;
 use errand::{Errand, Voice};
 
+/// With this begins the directory of a program that was sent.
+const SENT: &str = "nasgauge-agent-";
 /// Requests that may be under way at one time.
 const ERRANDS_MAX: usize = 16;
 /// The longest that a port may stay open or a request take: a day.
 const SECONDS_MAX: u64 = 86_400;
-/// How long facts may take: a look at a mount whose server is away can hang.
-const FACTS_SECONDS: u64 = 30;
+/// How long a look at the computer may take: at a mount whose server is away it would hang.
+const LOOK_SECONDS: u64 = 30;
+/// How long the dropping of caches may take, which brings all that is dirty to the disks first.
+const DROP_SECONDS: u64 = 300;
 /// Written at once: what a pipe takes without waiting, once it takes anything (`PIPE_BUF`, pipe(7)).
 const CHUNK: usize = 4096;
 /// Answers that may wait for a peer that does not read.
@@ -35,10 +44,18 @@ const WAITING_MAX: usize = 16 << 20;
 
 /// What the agent may do on its computer.
 #[derive(Debug, Clone, Default)]
-pub struct Permissions {}
+pub struct Permissions {
+    /// Paths that it may use, to read; none by default.
+    pub paths: Vec<PathBuf>,
+    /// It may lay test files of its own in them.
+    pub write: bool,
+    /// It may make the computer forget its caches.
+    pub drop_caches: bool,
+}
 
 /// Serves standard input and output until the input closes.
 pub fn serve(permissions: Permissions) -> Result<()> {
+    let allowed = Allowed::open(&permissions.paths)?;
     let failed = |error: std::io::Error| Error::io(Phase::Prepare, &error, "set up the agent");
     // Libraries print to standard output; from here on that goes to standard error, and the words go by a copy.
     let output = rustix::io::fcntl_dupfd_cloexec(std::io::stdout(), 3)
@@ -53,9 +70,31 @@ pub fn serve(permissions: Permissions) -> Result<()> {
         lines: Lines::default(),
         errands: Vec::new(),
         greeted: false,
-        permissions,
+        rights: Rights {
+            allowed,
+            write: permissions.write,
+            drop_caches: permissions.drop_caches,
+        },
     }
     .run()
+}
+
+/// Unlinks this program and its directory, when it was sent for this run; anything else is left alone.
+pub fn remove_itself() {
+    let Some(program) = std::env::args_os().next().map(PathBuf::from) else {
+        return;
+    };
+    let Some(directory) = program.parent() else {
+        return;
+    };
+    let ours = directory
+        .file_name()
+        .is_some_and(|name| name.to_string_lossy().starts_with(SENT));
+    if ours && program.is_absolute() {
+        // The script that sent it tries again when this fails.
+        let _ = std::fs::remove_file(&program);
+        let _ = std::fs::remove_dir(directory);
+    }
 }
 
 struct Agent {
@@ -66,7 +105,15 @@ struct Agent {
     lines: Lines,
     errands: Vec<Errand>,
     greeted: bool,
-    permissions: Permissions,
+    rights: Rights,
+}
+
+/// The permissions, with their paths open.
+#[derive(Debug, Clone)]
+struct Rights {
+    allowed: Allowed,
+    write: bool,
+    drop_caches: bool,
 }
 
 /// What a turn of the loop found ready.
@@ -217,11 +264,11 @@ impl Agent {
             ));
         }
         let time = patience(&request)?;
-        let permissions = self.permissions.clone();
+        let rights = self.rights.clone();
         let deadline = Instant::now() + time;
         let private = self.private();
         let errand = Errand::start(id, deadline, &private, move |voice| {
-            work(request, &permissions, time, voice)
+            work(request, &rights, time, voice)
         })?;
         self.errands.push(errand);
         Ok(())
@@ -287,8 +334,12 @@ fn nonsense(what: &str) -> Error {
 /// How long a request may take.
 fn patience(request: &Request) -> Result<Duration> {
     let seconds = match request {
-        Request::Facts | Request::Cancel(_) => FACTS_SECONDS,
+        Request::Facts | Request::Find(_) | Request::Compare(_) | Request::Cancel(_) => {
+            LOOK_SECONDS
+        }
+        Request::DropCaches => DROP_SECONDS,
         Request::Port(port) => port.seconds,
+        Request::Storage(plan) => plan.seconds,
     };
     if (1..=SECONDS_MAX).contains(&seconds) {
         return Ok(Duration::from_secs(seconds));
@@ -301,13 +352,18 @@ fn patience(request: &Request) -> Result<Duration> {
 /// Does what is asked, in the errand's process.
 fn work(
     request: Request,
-    _permissions: &Permissions,
+    rights: &Rights,
     time: Duration,
     voice: &mut Voice,
 ) -> Result<Answer> {
     match request {
         Request::Facts => Ok(Answer::Facts(Box::new(Host::read()))),
         Request::Port(port) => one_test(&port, time, voice).map(|()| Answer::Done),
+        Request::Storage(plan) => storage::run(&rights.allowed, rights.write, &plan, voice)
+            .map(|report| Answer::Storage(Box::new(report))),
+        Request::Find(marker) => proof::find(&rights.allowed, &marker).map(Answer::Found),
+        Request::Compare(sample) => proof::same(&rights.allowed, &sample).map(Answer::Same),
+        Request::DropCaches => proof::drop_caches(rights.drop_caches).map(|()| Answer::Done),
         Request::Cancel(_) => Ok(Answer::Done),
     }
 }

@@ -1,11 +1,14 @@
 //! The agent on the server, as this program sees it: started by a command, asked one thing at a time or several.
 //!
 //! Read first. `--agent` is a command in shell words whose input and output reach a `nasgauge agent` (ssh, `ip netns
-//! exec`, kubectl exec), as rsync's `-e` is one. `channel` is the command, `wire` the words. Every wait has an end, and
+//! exec`, kubectl exec), as rsync's `-e` is one; or a host to which `push` sends the program by ssh. `channel` is the
+//! command, `wire` the words. Every wait has an end, and
 //! every error names the command and what it printed. Must not know: what the answers are good for. Clocks of the two
 //! computers are never compared.
 
+mod binary;
 mod channel;
+mod push;
 pub mod wire;
 
 use std::collections::{HashMap, VecDeque};
@@ -16,14 +19,16 @@ use crate::error::{Error, Kind, Phase, Result};
 use crate::probe::host::Host;
 
 use channel::Channel;
-use wire::{Answer, Ask, Hello, Request, Service, Tell};
+use wire::{Answer, Ask, Hello, Marker, Request, Sample, Service, Storage, StorageReport, Tell};
 
 /// How long a greeting may take: ssh may ask for a password first.
 const GREETING: Duration = Duration::from_secs(60);
 /// How long an answer may take that needs no work.
 const ANSWER: Duration = Duration::from_secs(10);
-/// How long facts may take; the agent gives up before.
-const FACTS: Duration = Duration::from_secs(35);
+/// How long a look at the agent's computer may take; the agent gives up before.
+const LOOK: Duration = Duration::from_secs(35);
+/// How long the dropping of caches may take; the agent gives up before.
+const DROP: Duration = Duration::from_secs(305);
 /// How much later than a port's deadline its last word may come.
 const LATE: Duration = Duration::from_secs(5);
 
@@ -52,7 +57,11 @@ impl Agent {
             let message = "a quotation mark or backslash has no partner";
             Error::usage(message).at(&name)
         })?;
-        Self::greet(Channel::start(&words, &name)?, GREETING)
+        let channel = match push::parse(&words)? {
+            Some(place) => push::start(&place, &name)?,
+            None => Channel::start(&words, &name)?,
+        };
+        Self::greet(channel, GREETING)
     }
 
     fn greet(mut channel: Channel, patience: Duration) -> Result<Self> {
@@ -80,7 +89,7 @@ impl Agent {
     /// Facts about the agent's computer.
     pub fn facts(&mut self) -> Result<Host> {
         let id = self.ask(Request::Facts)?;
-        match self.answer(id, FACTS)? {
+        match self.answer(id, LOOK)? {
             Answer::Facts(host) => Ok(*host),
             other => Err(self.unexpected(&other)),
         }
@@ -126,6 +135,44 @@ impl Agent {
         let id = self.ask(Request::Cancel(port.id))?;
         self.kept.remove(&port.id);
         match self.answer(id, ANSWER)? {
+            Answer::Done => Ok(()),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Runs a plan on the agent's own storage.
+    pub fn storage(&mut self, plan: Storage) -> Result<StorageReport> {
+        let id = self.ask(Request::Storage(Box::new(plan)))?;
+        // It says every second that it is at work, so only silence ends the wait.
+        match self.answer(id, ANSWER)? {
+            Answer::Storage(report) => Ok(*report),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Where below its path a marker is that this program made on the target; None when it is not there, so that path
+    /// and target are not the same storage.
+    pub fn find(&mut self, marker: Marker) -> Result<Option<String>> {
+        let id = self.ask(Request::Find(marker))?;
+        match self.answer(id, LOOK)? {
+            Answer::Found(place) => Ok(place),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Whether bytes that this program wrote to a LUN stand in that file or device of the agent's computer.
+    pub fn same(&mut self, sample: Sample) -> Result<bool> {
+        let id = self.ask(Request::Compare(sample))?;
+        match self.answer(id, LOOK)? {
+            Answer::Same(same) => Ok(same),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// Makes the agent's computer forget what it caches of its disks.
+    pub fn drop_caches(&mut self) -> Result<()> {
+        let id = self.ask(Request::DropCaches)?;
+        match self.answer(id, DROP)? {
             Answer::Done => Ok(()),
             other => Err(self.unexpected(&other)),
         }

@@ -10,8 +10,10 @@ use std::net::IpAddr;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::engine::Tally;
 use crate::error::{Error, Kind, Phase, Result};
 use crate::probe::host::Host;
+use crate::spec::workload;
 
 /// Counts up with every change of the words below: two builds of one version may differ.
 pub const WORDS: u32 = 1;
@@ -19,6 +21,8 @@ pub const WORDS: u32 = 1;
 pub const LINE_MAX: usize = 4 << 20;
 /// How often an agent says [`Answer::Working`] while a request takes its time, in seconds.
 pub const WORKING_PERIOD: u64 = 1;
+/// The most bytes that a proof compares.
+pub const PROOF_BYTES_MAX: usize = 4096;
 
 /// The first line of either side.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +86,14 @@ pub enum Request {
     Facts,
     /// One test port; answered by [`Answer::Listening`], and by the last word when the test is over.
     Port(Port),
+    /// A run on the agent's own storage.
+    Storage(Box<Storage>),
+    /// Whether what the client made is there; answered by [`Answer::Found`].
+    Find(Marker),
+    /// Whether these bytes stand there; answered by [`Answer::Same`].
+    Compare(Sample),
+    /// Makes the agent's computer forget what it caches of its disks.
+    DropCaches,
     /// Ends the request of this number at once. It is answered by its own last word.
     Cancel(u64),
 }
@@ -109,6 +121,63 @@ pub enum Service {
     Iperf3,
 }
 
+/// A run on the agent's storage.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Storage {
+    /// A directory, in which a file without a name is made and used; or a file or block device, which is read.
+    pub path: String,
+    /// What to do. A file of `size` is laid first where it will be read, or written in random order.
+    pub phase: workload::Phase,
+    /// Seed of the pattern and the content.
+    pub seed: u64,
+    /// When it is given up, the laying included.
+    pub seconds: u64,
+}
+
+/// What a run on the agent's storage found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StorageReport {
+    /// Reads, with the histogram of their latencies.
+    pub read: Tally,
+    /// Writes, with the histogram of their latencies.
+    pub write: Tally,
+    /// From the start to the last completion.
+    pub elapsed_ns: u64,
+    /// The flush after it; None when nothing was flushed.
+    pub flush_ns: Option<u64>,
+    /// CPU time of the workers.
+    pub cpu_ns: u64,
+    /// Bytes that the run fetched from its devices, where the kernel tells (`/proc/self/io`): less than it read when the
+    /// cache answered. 0 on ZFS proves nothing, since ZFS does not count there.
+    pub device_read_bytes: Option<u64>,
+    /// Bytes that the run sent to its devices, in the same way.
+    pub device_write_bytes: Option<u64>,
+    /// How the file was used, as `key=value` words.
+    pub negotiated: String,
+}
+
+/// Something with a random name that the client made on its target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marker {
+    /// The directory below which it may be.
+    pub path: String,
+    /// Its name, without a directory.
+    pub name: String,
+    /// What its content begins with; empty when the name alone is the proof.
+    pub content: String,
+}
+
+/// Bytes that the client knows to stand on its target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The file or block device.
+    pub path: String,
+    /// Where in it.
+    pub offset: u64,
+    /// What stands there.
+    pub content: Vec<u8>,
+}
+
 /// A numbered answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tell {
@@ -132,6 +201,12 @@ pub enum Answer {
     Failed(Error),
     /// Facts about the agent's computer.
     Facts(Box<Host>),
+    /// What a run on the agent's storage found.
+    Storage(Box<StorageReport>),
+    /// Where below its path the marker is; None when it is not.
+    Found(Option<String>),
+    /// Whether the bytes are those.
+    Same(bool),
 }
 
 impl Answer {
