@@ -52,6 +52,11 @@ pub struct TestPort {
 impl Agent {
     /// Starts the agent that `--agent` names, and checks that both are the same build.
     pub fn connect(text: &str) -> Result<Self> {
+        Self::connect_within(text, GREETING)
+    }
+
+    /// The same, with another limit for the agent's greeting.
+    pub fn connect_within(text: &str, patience: Duration) -> Result<Self> {
         let name = format!("--agent \"{text}\"");
         let words = shlex::split(text).ok_or_else(|| {
             let message = "a quotation mark or backslash has no partner";
@@ -61,7 +66,7 @@ impl Agent {
             Some(place) => push::start(&place, &name)?,
             None => Channel::start(&words, &name)?,
         };
-        Self::greet(channel, GREETING)
+        Self::greet(channel, patience)
     }
 
     fn greet(mut channel: Channel, patience: Duration) -> Result<Self> {
