@@ -350,12 +350,7 @@ fn patience(request: &Request) -> Result<Duration> {
 }
 
 /// Does what is asked, in the errand's process.
-fn work(
-    request: Request,
-    rights: &Rights,
-    time: Duration,
-    voice: &mut Voice,
-) -> Result<Answer> {
+fn work(request: Request, rights: &Rights, time: Duration, voice: &mut Voice) -> Result<Answer> {
     match request {
         Request::Facts => Ok(Answer::Facts(Box::new(Host::read()))),
         Request::Port(port) => one_test(&port, time, voice).map(|()| Answer::Done),

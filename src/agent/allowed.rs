@@ -179,9 +179,7 @@ impl Place<'_> {
     pub(super) fn directory(&self) -> Result<OwnedFd> {
         self.open(OFlags::RDONLY | OFlags::DIRECTORY)
             .map_err(|error| match error.kind {
-                Kind::Safety => {
-                    Error::usage(format!("{} is not a directory", self.name))
-                }
+                Kind::Safety => Error::usage(format!("{} is not a directory", self.name)),
                 _ => error,
             })
     }
@@ -258,7 +256,13 @@ mod tests {
             let place = allowed.place(&path).expect(&path);
             place.read(OFlags::empty()).expect(&path);
         }
-        assert!(allowed.place(&at("")).expect("itself").is_directory().expect("told"));
+        assert!(
+            allowed
+                .place(&at(""))
+                .expect("itself")
+                .is_directory()
+                .expect("told")
+        );
         let missing = allowed.place(&at("deep/none")).expect_err("missing");
         assert_eq!(missing.kind, Kind::NotFound);
     }

@@ -69,7 +69,10 @@ impl Errand {
         let agent = rustix::process::getpid();
         // SAFETY: this process has one thread, so no lock is held by another one that the copy would miss; the copy
         // never returns into the agent's loop, and no destructor of the agent's runs in it.
-        #[expect(unsafe_code, reason = "there is no other way to run code of ours in a new process")]
+        #[expect(
+            unsafe_code,
+            reason = "there is no other way to run code of ours in a new process"
+        )]
         let pid = unsafe { libc::fork() };
         match pid {
             -1 => Err(failed(std::io::Error::last_os_error())),
@@ -151,7 +154,10 @@ pub(super) fn bury() {
 fn close(descriptors: &[RawFd]) {
     for descriptor in descriptors {
         // SAFETY: only the copy calls this, on descriptors that nothing in it uses afterwards: it leaves by `_exit`.
-        #[expect(unsafe_code, reason = "their owners are on the agent's side of the fork")]
+        #[expect(
+            unsafe_code,
+            reason = "their owners are on the agent's side of the fork"
+        )]
         let _ = unsafe { libc::close(*descriptor) };
     }
 }
@@ -194,12 +200,16 @@ fn errand(
 /// Ties the copy to the agent's life and cuts it off from its input and output.
 fn detach() -> Result<()> {
     let failed = |errno: rustix::io::Errno| {
-        Error::io(Phase::Prepare, &errno.into(), "set up a process of the agent")
+        Error::io(
+            Phase::Prepare,
+            &errno.into(),
+            "set up a process of the agent",
+        )
     };
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed)?;
     // An empty chroot has no /dev/null, and what libraries print has to go somewhere.
-    let nowhere = rustix::fs::memfd_create("nowhere", rustix::fs::MemfdFlags::CLOEXEC)
-        .map_err(failed)?;
+    let nowhere =
+        rustix::fs::memfd_create("nowhere", rustix::fs::MemfdFlags::CLOEXEC).map_err(failed)?;
     rustix::stdio::dup2_stdin(&nowhere).map_err(failed)?;
     rustix::stdio::dup2_stdout(&nowhere).map_err(failed)
 }

@@ -122,7 +122,9 @@ fn is_it(within: impl AsFd, marker: &Marker) -> bool {
     };
     let mut found = Vec::new();
     let limit = marker.content.len() as u64;
-    let read = std::fs::File::from(handle).take(limit).read_to_end(&mut found);
+    let read = std::fs::File::from(handle)
+        .take(limit)
+        .read_to_end(&mut found);
     read.is_ok() && found == marker.content.as_bytes()
 }
 

@@ -152,12 +152,12 @@ fn existing(place: &Place<'_>, phase: &Phase) -> Result<Opened> {
             error
         }
     })?;
-    let failed = |error: std::io::Error| {
-        Error::io(Step::Open, &error, &format!("inspect {}", place.name()))
-    };
+    let failed =
+        |error: std::io::Error| Error::io(Step::Open, &error, &format!("inspect {}", place.name()));
     let status = file.metadata().map_err(failed)?;
     let size = if status.file_type().is_block_device() {
-        rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0)).map_err(|errno| failed(errno.into()))?
+        rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))
+            .map_err(|errno| failed(errno.into()))?
     } else {
         status.size()
     };
@@ -177,7 +177,11 @@ fn lay(place: &Place<'_>, plan: &Storage, voice: &mut Voice) -> Result<Opened> {
     let phase = &plan.phase;
     let directory = place.directory()?;
     let failed = |errno: Errno, doing: &str| {
-        Error::io(Step::Prepare, &errno.into(), &format!("{doing} {}", place.name()))
+        Error::io(
+            Step::Prepare,
+            &errno.into(),
+            &format!("{doing} {}", place.name()),
+        )
     };
     let space = fstatvfs(&directory).map_err(|errno| failed(errno, "ask for the free space of"))?;
     let free = space.f_bavail.saturating_mul(space.f_frsize);
@@ -388,7 +392,9 @@ fn gather(words: &Receiver<Word>, lanes: u16, voice: &mut Voice) -> Result<Repor
                 if waiting.len() == usize::from(lanes) {
                     let start = monotonic_ns() + START_DELAY_NS;
                     // A lane that is gone has reported.
-                    waiting.drain(..).for_each(|go| drop(go.send(start)));
+                    for go in waiting.drain(..) {
+                        let _ = go.send(start);
+                    }
                 }
             }
             Ok(Word::Report(report)) => {

@@ -9,8 +9,10 @@ use crate::error::Result;
 
 /// Options of `nasgauge agent`.
 #[derive(Debug, Args)]
-#[command(after_help = "Not run by hand: another nasgauge starts it on the server, as in\n  \
-                        nasgauge net nas --agent \"ssh admin@nas nasgauge agent\"")]
+#[command(
+    after_help = "Not run by hand: another nasgauge starts it on the server, as in\n  \
+                        nasgauge net nas --agent \"ssh admin@nas nasgauge agent\""
+)]
 pub(super) struct AgentArgs {
     /// A directory, file or block device that it may use; no other path is touched. Can be given several times.
     #[arg(long, value_name = "PATH")]

@@ -72,8 +72,7 @@ impl Agent {
     fn greet(mut channel: Channel, patience: Duration) -> Result<Self> {
         let what = "the agent's greeting";
         let line = channel.line(patience, what)?;
-        let hello: Hello =
-            wire::message(&line).ok_or_else(|| channel.nonsense(&line, what))?;
+        let hello: Hello = wire::message(&line).ok_or_else(|| channel.nonsense(&line, what))?;
         hello
             .check("the agent")
             .map_err(|error| error.at(&channel.name))?;
@@ -221,8 +220,8 @@ impl Agent {
                 return Err(self.channel.error(Kind::TimedOut, &message));
             }
             let line = self.channel.line(left, what)?;
-            let Tell { id, answer } = wire::message(&line)
-                .ok_or_else(|| self.channel.nonsense(&line, what))?;
+            let Tell { id, answer } =
+                wire::message(&line).ok_or_else(|| self.channel.nonsense(&line, what))?;
             // Of a request that was given up, nothing is kept.
             if let Some(kept) = self.kept.get_mut(&id) {
                 kept.push_back(answer);

@@ -128,7 +128,9 @@ fn late(address: SocketAddr, peer: IpAddr) -> Error {
             "{peer} did not connect to the iperf3 port {address} in time, which is closed now: is there a firewall \
              on the server, or does {peer} reach it from another address?"
         ),
-        _ => format!("{peer} connected to the iperf3 port {address} but did not finish its test in time"),
+        _ => format!(
+            "{peer} connected to the iperf3 port {address} but did not finish its test in time"
+        ),
     };
     Error::new(Phase::Io, Kind::TimedOut, message)
 }

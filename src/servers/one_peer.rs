@@ -118,7 +118,10 @@ pub fn hold_udp(address: SocketAddr) -> io::Result<UdpSocket> {
 /// A copy of a descriptor of this process, if that number is one.
 fn copy(number: i32) -> Option<OwnedFd> {
     // SAFETY: the descriptor is only duplicated; when the number is none, the call fails. The copy is our own.
-    #[expect(unsafe_code, reason = "the library that owns the descriptor does not give it")]
+    #[expect(
+        unsafe_code,
+        reason = "the library that owns the descriptor does not give it"
+    )]
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     rustix::io::fcntl_dupfd_cloexec(borrowed, 0).ok()
 }

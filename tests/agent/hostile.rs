@@ -17,7 +17,11 @@ fn refused(command: &str) -> Error {
         Ok(facts) => panic!("{command}: {facts:?}"),
         Err(error) => error,
     };
-    assert!(asked.elapsed() < PATIENCE, "{command}: {:?}", asked.elapsed());
+    assert!(
+        asked.elapsed() < PATIENCE,
+        "{command}: {:?}",
+        asked.elapsed()
+    );
     assert!(error.target.contains("--agent"), "{error}");
     error
 }
@@ -132,7 +136,8 @@ fn each_way_in_which_a_command_is_no_agent_has_its_sentence() {
 fn ssh_s_own_failure_is_told_from_the_agent_s() {
     let base = tempfile::tempdir().expect("a directory");
     let ssh = base.path().join("ssh");
-    let script = "#!/bin/sh\necho 'ssh: connect to host nas port 22: Connection refused' >&2\nexit 255\n";
+    let script =
+        "#!/bin/sh\necho 'ssh: connect to host nas port 22: Connection refused' >&2\nexit 255\n";
     std::fs::write(&ssh, script).expect("written");
     std::fs::set_permissions(&ssh, std::fs::Permissions::from_mode(0o755)).expect("set");
     let error = refused(&format!("{} nas nasgauge agent", ssh.display()));
@@ -224,6 +229,9 @@ fn the_program_says_what_it_is_when_run_by_hand() {
         .output()
         .expect("the program");
     let help = String::from_utf8_lossy(&output.stdout);
-    assert!(help.contains("--allow <PATH>") && help.contains("Not run by hand"), "{help}");
+    assert!(
+        help.contains("--allow <PATH>") && help.contains("Not run by hand"),
+        "{help}"
+    );
     assert!(!help.contains("remove-itself"), "{help}");
 }

@@ -43,7 +43,11 @@ fn runs_move_what_their_plans_say_and_leave_nothing() {
     assert_eq!(report.read.latency.len(), 128);
     assert_eq!(report.write.ops, 0);
     assert!(report.elapsed_ns > 0 && report.flush_ns.is_none());
-    assert!(report.negotiated.contains("engine="), "{}", report.negotiated);
+    assert!(
+        report.negotiated.contains("engine="),
+        "{}",
+        report.negotiated
+    );
     let report = run(
         &mut agent,
         base.path(),
@@ -80,13 +84,29 @@ fn an_existing_file_is_read_and_never_written() {
     let content = vec![3; 2 << 20];
     std::fs::write(&file, &content).expect("written");
     let mut agent = agent(&format!("--allow {} --allow-write", base.path().display()));
-    let report = run(&mut agent, &file, "rw='randread' bs='4k' size='2M' bytes='1M'");
+    let report = run(
+        &mut agent,
+        &file,
+        "rw='randread' bs='4k' size='2M' bytes='1M'",
+    );
     assert_eq!(report.expect("read").read.bytes, 1 << 20);
     for (keys, kind, words) in [
-        ("rw='write' bs='4k' size='1M'", Kind::Safety, "only reads it"),
-        ("rw='randrw' bs='4k' size='1M'", Kind::Safety, "only reads it"),
+        (
+            "rw='write' bs='4k' size='1M'",
+            Kind::Safety,
+            "only reads it",
+        ),
+        (
+            "rw='randrw' bs='4k' size='1M'",
+            Kind::Safety,
+            "only reads it",
+        ),
         ("rw='read' bs='4k' size='4M'", Kind::Usage, "less than"),
-        ("rw='read' bs='4k' size='1M' verify=true", Kind::Usage, "verify"),
+        (
+            "rw='read' bs='4k' size='1M' verify=true",
+            Kind::Usage,
+            "verify",
+        ),
     ] {
         let error = run(&mut agent, &file, keys).expect_err(keys);
         assert_eq!(error.kind, kind, "{error}");
@@ -113,8 +133,18 @@ fn without_permission_every_path_is_refused() {
     };
     let errors = [
         run(&mut agent, base.path(), "rw='read' bs='4k' size='1M'").expect_err("a directory"),
-        run(&mut agent, &base.path().join("data"), "rw='read' bs='4k' size='1M'").expect_err("a file"),
-        run(&mut agent, Path::new("/dev/null"), "rw='read' bs='4k' size='1M'").expect_err("a device"),
+        run(
+            &mut agent,
+            &base.path().join("data"),
+            "rw='read' bs='4k' size='1M'",
+        )
+        .expect_err("a file"),
+        run(
+            &mut agent,
+            Path::new("/dev/null"),
+            "rw='read' bs='4k' size='1M'",
+        )
+        .expect_err("a device"),
         agent.find(marker()).expect_err("a marker"),
         agent.same(sample).expect_err("a sample"),
         agent.drop_caches().expect_err("a cache"),
@@ -185,5 +215,8 @@ fn an_allowed_path_that_is_not_there_is_an_error_at_once() {
         crate::harness::PROGRAM
     ));
     let error = error.err().expect("refused").to_string();
-    assert!(error.contains("exit code 2") && error.contains("/nonexistent/tank"), "{error}");
+    assert!(
+        error.contains("exit code 2") && error.contains("/nonexistent/tank"),
+        "{error}"
+    );
 }

@@ -30,11 +30,16 @@ fn an_iperf3_client_is_served_once() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let report = runtime.block_on(client.run()).expect("a test");
     let text = serde_json::to_value(&report).expect("a report");
-    let bytes = text["end"]["sum_received"]["bytes"].as_u64().expect("bytes");
+    let bytes = text["end"]["sum_received"]["bytes"]
+        .as_u64()
+        .expect("bytes");
     assert!(bytes > 1 << 20, "{bytes}");
     agent.finish(&port).expect("well");
     closes(port.address, Duration::from_secs(1));
-    assert_eq!(agent.facts().expect("alive").nasgauge_version, env!("CARGO_PKG_VERSION"));
+    assert_eq!(
+        agent.facts().expect("alive").nasgauge_version,
+        env!("CARGO_PKG_VERSION")
+    );
 }
 
 /// What a hostile client does to an open port; what it gives back stays open until the deadline.
@@ -56,7 +61,8 @@ fn hostile_iperf3_clients_are_told_of_and_survived() {
         (
             "garbage",
             |stream| {
-                let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: nas\r\nAccept: everything\r\n\r\n");
+                let _ =
+                    stream.write_all(b"GET / HTTP/1.1\r\nHost: nas\r\nAccept: everything\r\n\r\n");
                 stream.try_clone().ok()
             },
             true,
@@ -164,7 +170,9 @@ fn hostile_iperf3_clients_are_told_of_and_survived() {
             assert!(error.message.contains("did not connect"), "{error}");
         }
         assert!(!listens(port.address), "{what}: {error}");
-        agent.facts().unwrap_or_else(|error| panic!("{what}: {error}"));
+        agent
+            .facts()
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
     }
 }
 

@@ -22,14 +22,24 @@ const SERVER: &str = "10.77.0.2";
 
 /// The static program, which `cargo agent` builds.
 fn static_program() -> PathBuf {
-    let target = Path::new(crate::harness::PROGRAM).parent().and_then(Path::parent);
-    let program = target.expect("cargo's directory").join("x86_64-unknown-linux-gnu/release/nasgauge");
-    assert!(program.is_file(), "build the static program first: cargo agent");
+    let target = Path::new(crate::harness::PROGRAM)
+        .parent()
+        .and_then(Path::parent);
+    let program = target
+        .expect("cargo's directory")
+        .join("x86_64-unknown-linux-gnu/release/nasgauge");
+    assert!(
+        program.is_file(),
+        "build the static program first: cargo agent"
+    );
     program
 }
 
 fn sh(script: &str) -> Output {
-    Command::new("sh").args(["-ec", script]).output().expect("a shell")
+    Command::new("sh")
+        .args(["-ec", script])
+        .output()
+        .expect("a shell")
 }
 
 fn done(script: &str) {
@@ -44,8 +54,13 @@ struct Net {
 
 impl Net {
     fn build() -> Self {
-        assert!(Sandbox::inside(), "run it by ./test: it changes the network");
-        done("ip link add nbr0 type bridge; ip addr add 10.77.0.1/24 dev nbr0; ip link set nbr0 up");
+        assert!(
+            Sandbox::inside(),
+            "run it by ./test: it changes the network"
+        );
+        done(
+            "ip link add nbr0 type bridge; ip addr add 10.77.0.1/24 dev nbr0; ip link set nbr0 up",
+        );
         for (name, number) in [("nas", 2), ("stranger", 3)] {
             done(&format!(
                 "ip netns add {name}; ip link add v{number} type veth peer name e0 netns {name}; \
@@ -91,14 +106,24 @@ fn address(text: &str) -> IpAddr {
 /// How a stranger's connection ends: 124 when nothing answers, 1 when it is refused.
 fn stranger(to: SocketAddr) -> Option<i32> {
     let script = format!("exec 3<>/dev/tcp/{}/{}", to.ip(), to.port());
-    let line = ["netns", "exec", "stranger", "timeout", "2", "bash", "-c", &script];
+    let line = [
+        "netns", "exec", "stranger", "timeout", "2", "bash", "-c", &script,
+    ];
     let output = Command::new("ip").args(line).output().expect("a stranger");
     output.status.code()
 }
 
 fn iperf3(to: SocketAddr, more: &[&str]) -> f64 {
     let output = Command::new("iperf3")
-        .args(["-J", "-t", "1", "-c", &to.ip().to_string(), "-p", &to.port().to_string()])
+        .args([
+            "-J",
+            "-t",
+            "1",
+            "-c",
+            &to.ip().to_string(),
+            "-p",
+            &to.port().to_string(),
+        ])
         .args(more)
         .output()
         .expect("Debian's iperf3");
@@ -115,34 +140,64 @@ fn the_static_agent_serves_from_an_empty_chroot_on_another_computer() {
     let mut agent = net.agent("");
     let facts = agent.facts().expect("facts");
     assert_eq!(facts.architecture.as_deref(), Some("x86_64"));
-    assert_eq!(facts.memory_total_bytes, None, "there is no /proc, and unknown is unknown");
+    assert_eq!(
+        facts.memory_total_bytes, None,
+        "there is no /proc, and unknown is unknown"
+    );
     assert_eq!(net.listening(), [""; 0], "nothing listens by itself");
     let own = own_address(address(SERVER)).expect("a route");
     assert_eq!(own, address(CLIENT));
     // Debian's client, both ways, one test a port.
     for more in [&[][..], &["-R"], &["-P", "4"], &["--bidir"]] {
         let port = agent
-            .open_port(Service::Iperf3, address(SERVER), own, Duration::from_secs(10))
+            .open_port(
+                Service::Iperf3,
+                address(SERVER),
+                own,
+                Duration::from_secs(10),
+            )
             .expect("a port");
-        assert_eq!(net.listening().len(), 2, "TCP, and UDP that hears nothing: {:?}", net.listening());
+        assert_eq!(
+            net.listening().len(),
+            2,
+            "TCP, and UDP that hears nothing: {:?}",
+            net.listening()
+        );
         assert!(iperf3(port.address, more) > 1e6);
         agent.finish(&port).expect("well");
         assert_eq!(net.listening(), [""; 0]);
     }
     // A third computer sees nothing, before and after; the peer is served all the same.
     let port = agent
-        .open_port(Service::Iperf3, address(SERVER), own, Duration::from_secs(15))
+        .open_port(
+            Service::Iperf3,
+            address(SERVER),
+            own,
+            Duration::from_secs(15),
+        )
         .expect("a port");
     assert_eq!(stranger(port.address), Some(124), "no answer at all");
     assert!(iperf3(port.address, &[]) > 1e6);
     agent.finish(&port).expect("well");
-    assert_eq!(stranger(port.address), Some(1), "a closed port is refused: the way is open");
+    assert_eq!(
+        stranger(port.address),
+        Some(1),
+        "a closed port is refused: the way is open"
+    );
     // At the deadline nothing listens, whoever came or did not.
     let port = agent
-        .open_port(Service::Iperf3, address(SERVER), own, Duration::from_secs(2))
+        .open_port(
+            Service::Iperf3,
+            address(SERVER),
+            own,
+            Duration::from_secs(2),
+        )
         .expect("a port");
     let opened = Instant::now();
-    assert_eq!(agent.finish(&port).expect_err("nobody").kind, Kind::TimedOut);
+    assert_eq!(
+        agent.finish(&port).expect_err("nobody").kind,
+        Kind::TimedOut
+    );
     assert!(opened.elapsed() < Duration::from_millis(2500));
     assert_eq!(net.listening(), [""; 0]);
     // Without --allow every path is refused; with it, the chroot's own is used and left as it was.
@@ -161,12 +216,21 @@ fn the_static_agent_serves_from_an_empty_chroot_on_another_computer() {
     assert_eq!(outside.expect_err("refused").kind, Kind::Safety);
     assert_eq!(names(&data), [""; 0]);
     // The kernel's switch is not there in a chroot; a file in its place shows what would be written.
-    assert!(agent.drop_caches().expect_err("none").message.contains("drop the server's cache"));
+    assert!(
+        agent
+            .drop_caches()
+            .expect_err("none")
+            .message
+            .contains("drop the server's cache")
+    );
     let switch = net.chroot.path().join("proc/sys/vm");
     std::fs::create_dir_all(&switch).expect("made");
     std::fs::write(switch.join("drop_caches"), "").expect("written");
     agent.drop_caches().expect("dropped");
-    assert_eq!(std::fs::read_to_string(switch.join("drop_caches")).expect("read"), "3\n");
+    assert_eq!(
+        std::fs::read_to_string(switch.join("drop_caches")).expect("read"),
+        "3\n"
+    );
 }
 
 /// An sshd of the test's own: keys, configuration, port, and the client's configuration for it.
@@ -203,7 +267,9 @@ impl Sshd {
             std::fs::write(format!("{SSH}/{name}"), text).expect("written");
         }
         done(&format!("mount --bind {SSH}/client /etc/ssh/ssh_config"));
-        let script = format!("{before} exec \"$(command -v sshd || echo /usr/sbin/sshd)\" -D -e -f {SSH}/config");
+        let script = format!(
+            "{before} exec \"$(command -v sshd || echo /usr/sbin/sshd)\" -D -e -f {SSH}/config"
+        );
         let process = Command::new("unshare")
             .args(["--mount", "sh", "-ec", &script])
             .stdin(Stdio::null())
@@ -234,9 +300,16 @@ impl Drop for Sshd {
 
 /// What a push may have left, anywhere that it tries.
 fn left() -> Vec<String> {
-    let places = ["/tmp", "/var/tmp", "/dev/shm", "/root", "/run/nasgauge/home"];
+    let places = [
+        "/tmp",
+        "/var/tmp",
+        "/dev/shm",
+        "/root",
+        "/run/nasgauge/home",
+    ];
     let all = places.iter().flat_map(|place| names(Path::new(place)));
-    all.filter(|name| name.starts_with("nasgauge-agent-")).collect()
+    all.filter(|name| name.starts_with("nasgauge-agent-"))
+        .collect()
 }
 
 fn nothing_left() {
@@ -258,10 +331,14 @@ fn a_real_sshd_takes_the_agent_and_keeps_nothing() {
     // A usual shell and tools, and those of a small NAS.
     for user in ["root", "nas"] {
         let options = format!("--allow \"{}\" --allow-write", spaced.display());
-        let mut agent = sshd.agent(user, &options).unwrap_or_else(|error| panic!("{user}: {error}"));
+        let mut agent = sshd
+            .agent(user, &options)
+            .unwrap_or_else(|error| panic!("{user}: {error}"));
         assert_eq!(left(), [""; 0], "{user}: it is gone while it runs");
         agent.facts().expect("facts");
-        agent.storage(plan(&spaced, "rw='read' bs='4k' size='1M'")).expect("read");
+        agent
+            .storage(plan(&spaced, "rw='read' bs='4k' size='1M'"))
+            .expect("read");
         drop(agent);
         nothing_left();
     }
@@ -286,8 +363,14 @@ fn a_real_sshd_takes_the_agent_and_keeps_nothing() {
         nothing_left();
     }
     // ssh's own words reach the user.
-    let closed = Agent::connect("ssh:root@127.0.0.1:2").err().expect("closed").to_string();
-    assert!(closed.contains("ssh itself failed") && closed.contains("refused"), "{closed}");
+    let closed = Agent::connect("ssh:root@127.0.0.1:2")
+        .err()
+        .expect("closed")
+        .to_string();
+    assert!(
+        closed.contains("ssh itself failed") && closed.contains("refused"),
+        "{closed}"
+    );
     let denied = sshd.agent("bench", "").err().expect("denied").to_string();
     assert!(denied.contains("Permission denied"), "{denied}");
     drop(sshd);

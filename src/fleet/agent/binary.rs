@@ -138,7 +138,8 @@ mod tests {
         std::fs::create_dir_all(&built).expect("made");
         std::fs::write(built.join("nasgauge"), program(62, 1)).expect("written");
         assert_eq!(find_for(&own).expect("built").machine, "x86_64");
-        std::fs::write(base.path().join("release/nasgauge-agent"), program(183, 1)).expect("written");
+        std::fs::write(base.path().join("release/nasgauge-agent"), program(183, 1))
+            .expect("written");
         assert_eq!(find_for(&own).expect("beside").machine, "aarch64");
     }
 }

@@ -92,7 +92,9 @@ fn one_line() -> String {
             continue;
         }
         line.push_str(part);
-        let open = ["then", "do", "else"].iter().any(|word| part.ends_with(word));
+        let open = ["then", "do", "else"]
+            .iter()
+            .any(|word| part.ends_with(word));
         line.push_str(if open { " " } else { "; " });
     }
     line.trim_end_matches([' ', ';']).to_owned()
@@ -129,7 +131,10 @@ pub(super) fn start(place: &Place, name: &str) -> Result<Channel> {
     let what = "the answer of the script that takes the agent";
     let line = channel.line(LOGIN, what)?;
     let text = String::from_utf8_lossy(&line).into_owned();
-    match text.strip_prefix(MARK).and_then(|text| text.split_once(' ')) {
+    match text
+        .strip_prefix(MARK)
+        .and_then(|text| text.split_once(' '))
+    {
         Some(("go", _)) => {
             channel.send(binary.bytes, TRANSFER)?;
             Ok(channel)
@@ -180,9 +185,14 @@ mod tests {
         assert_eq!(host("ssh:nas"), ("nas".into(), None));
         assert_eq!(host("ssh:admin@nas:2222"), ("admin@nas".into(), Some(2222)));
         assert_eq!(host("ssh://admin@nas"), ("admin@nas".into(), None));
-        assert_eq!(host("ssh:root@[fd00::1]:22"), ("root@fd00::1".into(), Some(22)));
+        assert_eq!(
+            host("ssh:root@[fd00::1]:22"),
+            ("root@fd00::1".into(), Some(22))
+        );
         assert_eq!(host("ssh:fd00::1"), ("fd00::1".into(), None));
-        let with = place("ssh:nas --allow '/tank/a b'").expect("fine").expect("a place");
+        let with = place("ssh:nas --allow '/tank/a b'")
+            .expect("fine")
+            .expect("a place");
         assert_eq!(with.options, ["--allow", "/tank/a b"]);
         assert_eq!(place("ssh nas nasgauge agent"), Ok(None));
         assert_eq!(place(""), Ok(None));
@@ -208,7 +218,13 @@ mod tests {
     }
 
     /// Runs the script as ssh would, on a stand-in for the agent; `home` is the only directory that it can use.
-    fn push(shell: &[&str], machine: &str, agent: &str, cut: usize, home: &Path) -> (String, String) {
+    fn push(
+        shell: &[&str],
+        machine: &str,
+        agent: &str,
+        cut: usize,
+        home: &Path,
+    ) -> (String, String) {
         let place = Place {
             host: "host".into(),
             port: None,
@@ -216,7 +232,10 @@ mod tests {
         };
         let words = command(&place, machine, agent.len(), "nasgauge-agent-test").expect("words");
         // Directories of this computer are not to be used.
-        let line = words.last().expect("a line").replace("/tmp /var/tmp /dev/shm ", "");
+        let line = words
+            .last()
+            .expect("a line")
+            .replace("/tmp /var/tmp /dev/shm ", "");
         let mut child = Command::new(shell[0])
             .args(&shell[1..])
             .arg("-c")
@@ -231,8 +250,18 @@ mod tests {
         let _ = input.write_all(&agent.as_bytes()[..cut]);
         drop(input);
         let (mut out, mut err) = (String::new(), String::new());
-        child.stdout.take().expect("a pipe").read_to_string(&mut out).expect("text");
-        child.stderr.take().expect("a pipe").read_to_string(&mut err).expect("text");
+        child
+            .stdout
+            .take()
+            .expect("a pipe")
+            .read_to_string(&mut out)
+            .expect("text");
+        child
+            .stderr
+            .take()
+            .expect("a pipe")
+            .read_to_string(&mut err)
+            .expect("text");
         child.wait().expect("ended");
         (out, err)
     }
@@ -246,11 +275,17 @@ mod tests {
         let home = tempfile::tempdir().expect("a directory");
         let (out, err) = push(&["sh"], machine, AGENT, AGENT.len(), home.path());
         assert!(out.starts_with("nasgauge-push go "), "{out} {err}");
-        assert!(out.contains("<agent><--remove-itself><--allow></a 'b>"), "{out} {err}");
+        assert!(
+            out.contains("<agent><--remove-itself><--allow></a 'b>"),
+            "{out} {err}"
+        );
         assert_eq!(std::fs::read_dir(home.path()).expect("listed").count(), 0);
         // Cut short: nothing runs, nothing stays.
         let (out, err) = push(&["sh"], machine, AGENT, 10, home.path());
-        assert!(!out.contains('<') && err.contains("did not arrive whole"), "{out} {err}");
+        assert!(
+            !out.contains('<') && err.contains("did not arrive whole"),
+            "{out} {err}"
+        );
         assert_eq!(std::fs::read_dir(home.path()).expect("listed").count(), 0);
         let (out, _) = push(&["sh"], "armv7l", AGENT, AGENT.len(), home.path());
         assert!(out.starts_with("nasgauge-push machine Linux "), "{out}");

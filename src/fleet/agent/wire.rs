@@ -319,7 +319,10 @@ mod tests {
             hello.check("the agent").expect_err("refused").to_string()
         };
         let version = other("99.1.0", WORDS);
-        assert!(version.contains("the agent is nasgauge 99.1.0"), "{version}");
+        assert!(
+            version.contains("the agent is nasgauge 99.1.0"),
+            "{version}"
+        );
         let build = other(env!("CARGO_PKG_VERSION"), WORDS + 1);
         assert!(build.contains("words"), "{build}");
         let hostile = other("1\u{1b}[2J", 1);
