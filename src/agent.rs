@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Pid;
 
 use crate::error::{Error, Kind, Phase, Result};
 use crate::fleet::agent::wire::{self, Answer, Ask, Hello, Lines, Port, Request, Service, Tell};
@@ -69,6 +70,7 @@ pub fn serve(permissions: Permissions) -> Result<()> {
         waiting: Vec::new(),
         lines: Lines::default(),
         errands: Vec::new(),
+        dead: Vec::new(),
         greeted: false,
         rights: Rights {
             allowed,
@@ -104,6 +106,8 @@ struct Agent {
     waiting: Vec<u8>,
     lines: Lines,
     errands: Vec<Errand>,
+    /// Processes that are ended, to be taken leave of.
+    dead: Vec<Pid>,
     greeted: bool,
     rights: Rights,
 }
@@ -140,13 +144,24 @@ impl Agent {
                 }
             }
             self.end_late()?;
-            self.errands.retain(|errand| !errand.over);
-            errand::bury();
+            self.leave();
             if self.waiting.len() > WAITING_MAX {
                 let message = "the program that started this agent reads no answers";
                 return Err(Error::new(Phase::Io, Kind::Gone, message));
             }
         }
+    }
+
+    /// Forgets what is over, whose process ends with it.
+    fn leave(&mut self) {
+        let (over, left) = std::mem::take(&mut self.errands)
+            .into_iter()
+            .partition(|errand| errand.over);
+        self.errands = left;
+        let over: Vec<Errand> = over;
+        self.dead.extend(over.iter().map(|errand| errand.pid));
+        drop(over);
+        errand::bury(&mut self.dead);
     }
 
     /// Waits for something to do, no longer than to the next deadline.
@@ -238,11 +253,12 @@ impl Agent {
             Request::Cancel(number) => {
                 // One that has ended meanwhile has said its last word.
                 if let Some(errand) = self.errands.iter_mut().find(|errand| errand.id == number) {
-                    let why = errand.end();
+                    errand.kill();
                     errand.over = true;
-                    self.tell(number, Answer::Failed(why))?;
+                    let message = "the request was ended on demand";
+                    let error = Error::new(Phase::Io, Kind::Interrupted, message);
+                    self.tell(number, Answer::Failed(error))?;
                 }
-                self.errands.retain(|errand| !errand.over);
                 self.tell(id, Answer::Done)
             }
             request => match self.start(id, request) {
@@ -296,7 +312,7 @@ impl Agent {
             }
             None if errand.over => Ok(()),
             None => {
-                let (id, why) = (errand.id, errand.end());
+                let (id, why) = (errand.id, errand.how_it_ended());
                 errand.over = true;
                 self.tell(id, Answer::Failed(why))
             }
@@ -312,7 +328,7 @@ impl Agent {
                 continue;
             }
             errand.over = true;
-            errand.end();
+            errand.kill();
             let id = errand.id;
             let message = "the request was not done in its time, and was ended";
             let error = Error::new(Phase::Io, Kind::TimedOut, message);

@@ -9,13 +9,16 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::pipe::PipeFlags;
 use rustix::process::{Pid, Signal, WaitOptions};
 
 use crate::error::{Error, Kind, Phase, Result};
 use crate::fleet::agent::wire::{self, Answer, Lines, Tell};
+
+/// How long an errand whose words have ended may take to end itself.
+const ENDING: Duration = Duration::from_millis(200);
 
 /// The way of an errand's words to the agent.
 pub(super) struct Voice {
@@ -44,7 +47,9 @@ pub(super) struct Errand {
     pub(super) deadline: Instant,
     /// The last word was heard.
     pub(super) over: bool,
-    pid: Pid,
+    /// Its process.
+    pub(super) pid: Pid,
+    waited_for: bool,
     pipe: File,
     lines: Lines,
 }
@@ -87,6 +92,7 @@ impl Errand {
                 deadline,
                 over: false,
                 pid: Pid::from_raw(pid).unwrap_or(agent),
+                waited_for: false,
                 pipe: reader.into(),
                 lines: Lines::default(),
             }),
@@ -111,31 +117,38 @@ impl Errand {
         Some(heard)
     }
 
-    /// Ends it, and tells how it ended by itself, if it did: a sentence for an errand that said no last word.
-    pub(super) fn end(&mut self) -> Error {
-        let ended = rustix::process::waitpid(Some(self.pid), WaitOptions::NOHANG);
-        let message = match ended {
-            Ok(Some((_, status))) => match (status.terminating_signal(), status.exit_status()) {
-                (Some(signal), _) => format!(
-                    "the agent's process for this request was ended by signal {signal}; is the server short of memory?"
-                ),
-                (None, code) => format!(
-                    "the agent's process for this request ended with code {} and without a word",
-                    code.unwrap_or(0)
-                ),
-            },
-            _ => {
-                self.kill();
-                "the request was ended by its deadline or on demand".to_owned()
-            }
-        };
-        Error::new(Phase::Io, Kind::Gone, message)
+    /// Ends it.
+    pub(super) fn kill(&self) {
+        // Once it was waited for, its number may be another's.
+        if self.waited_for {
+            return;
+        }
+        let _ = rustix::process::kill_process(self.pid, Signal::KILL);
     }
 
-    fn kill(&self) {
-        let _ = rustix::process::kill_process(self.pid, Signal::KILL);
-        // A process that hangs in the kernel ends when that lets it go: not to be waited for here.
-        let _ = rustix::process::waitpid(Some(self.pid), WaitOptions::NOHANG);
+    /// How it ended, once its words have: a sentence for one that said no last word.
+    pub(super) fn how_it_ended(&mut self) -> Error {
+        let deadline = Instant::now() + ENDING;
+        let status = loop {
+            // Its descriptors close a moment before it can be waited for.
+            match rustix::process::waitpid(Some(self.pid), WaitOptions::NOHANG) {
+                Ok(Some((_, status))) => break Some(status),
+                Ok(None) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                _ => break None,
+            }
+        };
+        self.waited_for = status.is_some();
+        let how = match status.map(|status| (status.terminating_signal(), status.exit_status())) {
+            Some((Some(signal), _)) => {
+                format!("was ended by signal {signal}; is the server short of memory?")
+            }
+            Some((None, Some(code))) => format!("ended with code {code} and without a word"),
+            _ => "stopped talking".to_owned(),
+        };
+        let message = format!("the agent's process for this request {how}");
+        Error::new(Phase::Io, Kind::Gone, message)
     }
 }
 
@@ -145,9 +158,12 @@ impl Drop for Errand {
     }
 }
 
-/// Takes leave of errands that have ended since.
-pub(super) fn bury() {
-    while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
+/// Takes leave of those that have ended; one that hangs in the kernel ends when that lets it go, and is not waited for.
+pub(super) fn bury(dead: &mut Vec<Pid>) {
+    dead.retain(|pid| {
+        let left = rustix::process::waitpid(Some(*pid), WaitOptions::NOHANG);
+        matches!(left, Ok(None))
+    });
 }
 
 /// Closes descriptors in the copy, whose owners there are never dropped.

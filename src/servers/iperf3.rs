@@ -7,6 +7,7 @@
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,14 @@ pub fn serve(
         .build()
         .map_err(|error| Error::io(Phase::Prepare, &error, "start the iperf3 server"))?;
     let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-    let outcome = runtime.block_on(one_test(address, peer, deadline, listening));
+    let test = || runtime.block_on(one_test(address, peer, deadline, listening));
+    // The library computes with what a client asks for, and numbers of a hostile one overflow.
+    let outcome = catch_unwind(AssertUnwindSafe(test)).unwrap_or_else(|_| {
+        Err(failed(
+            address,
+            "what the client asked for can't be worked with",
+        ))
+    });
     // A task that hangs must not keep us.
     runtime.shutdown_background();
     outcome

@@ -72,8 +72,8 @@ fn runs_move_what_their_plans_say_and_leave_nothing() {
     )
     .expect("verified");
     assert!(report.read.ops > 0 && report.write.ops > 0);
-    assert!((1_000_000_000..3_000_000_000).contains(&report.elapsed_ns));
-    // The laying takes longer than an answer may: it says that it is at work.
+    let seconds = report.elapsed_ns as f64 / 1e9;
+    assert!((0.9..10.0).contains(&seconds), "{seconds}");
     assert_eq!(names(base.path()), [""; 0]);
 }
 

@@ -48,8 +48,9 @@ impl Channel {
     pub(super) fn start(words: &[String], name: &str) -> Result<Self> {
         let Some((program, arguments)) = words.split_first() else {
             return Err(Error::usage(
-                "--agent is empty; it takes ssh:[user@]host, or a command that starts 'nasgauge agent' there",
-            ));
+                "it is empty; it takes ssh:[user@]host, or a command that starts 'nasgauge agent' there",
+            )
+            .at(name));
         };
         let mut process = Command::new(program)
             .args(arguments)
