@@ -6,6 +6,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,6 +22,8 @@ const TAIL_LINES: usize = 4;
 const AHEAD: usize = 64;
 /// How long a command may take to end by itself once its input is closed, and to say why it ended.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// How long the rest of standard error may take once the command has ended.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Of what a stranger printed, this much is shown.
 const SHOWN: usize = 120;
 
@@ -40,6 +43,8 @@ pub(super) struct Channel {
     input: Option<ChildStdin>,
     heard: Receiver<Heard>,
     tail: Arc<Mutex<Vec<u8>>>,
+    /// Standard error has ended.
+    silent: Arc<AtomicBool>,
     status: Option<ExitStatus>,
 }
 
@@ -72,7 +77,12 @@ impl Channel {
         let tail = Arc::new(Mutex::new(Vec::new()));
         spawn("agent", move || listen(&mut output, &sender))?;
         let kept = Arc::clone(&tail);
-        spawn("agent errors", move || keep_tail(errors, &kept))?;
+        let silent = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&silent);
+        spawn("agent errors", move || {
+            keep_tail(errors, &kept);
+            ended.store(true, Relaxed);
+        })?;
         Ok(Self {
             name: name.to_owned(),
             program: program.clone(),
@@ -80,6 +90,7 @@ impl Channel {
             input: Some(input),
             heard,
             tail,
+            silent,
             status: None,
         })
     }
@@ -102,7 +113,7 @@ impl Channel {
             }
             // It has ended, and tells more by how than the broken pipe does.
             Ok((_, Err(_))) => Err(self.ended(&[])),
-            Err(_) => Err(self.silent(patience, "take what was sent to it")),
+            Err(_) => Err(self.too_late(patience, "take what was sent to it")),
         }
     }
 
@@ -118,7 +129,7 @@ impl Channel {
                 Err(self.error(Kind::Protocol, &message))
             }
             Ok(Heard::End(rest)) => Err(self.ended(&rest)),
-            Err(RecvTimeoutError::Timeout) => Err(self.silent(patience, &format!("send {what}"))),
+            Err(RecvTimeoutError::Timeout) => Err(self.too_late(patience, &format!("send {what}"))),
             Err(RecvTimeoutError::Disconnected) => Err(self.ended(&[])),
         }
     }
@@ -133,7 +144,7 @@ impl Channel {
         self.error(Kind::Protocol, &message)
     }
 
-    fn silent(&self, patience: Duration, what: &str) -> Error {
+    fn too_late(&self, patience: Duration, what: &str) -> Error {
         let message = format!("it did not {what} within {} s", patience.as_secs_f64());
         self.error(Kind::TimedOut, &message)
     }
@@ -142,6 +153,7 @@ impl Channel {
     fn ended(&mut self, rest: &[u8]) -> Error {
         self.input = None;
         let status = self.wait(FAREWELL);
+        self.hear_out();
         let cut = match rest {
             [] => String::new(),
             rest => format!(" in the middle of a line (\"{}\")", shown(rest)),
@@ -196,6 +208,14 @@ impl Channel {
             .filter(|line: &String| !line.is_empty())
             .collect();
         lines[lines.len().saturating_sub(TAIL_LINES)..].join(" / ")
+    }
+
+    /// Waits until all that it printed on standard error was read; a process that it left behind may keep that open.
+    fn hear_out(&self) {
+        let deadline = Instant::now() + LAST_WORDS;
+        while !self.silent.load(Relaxed) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Its exit status, if it ends within `patience`.
