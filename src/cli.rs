@@ -31,6 +31,7 @@ mod credentials;
 #[cfg(feature = "embedded")]
 mod demo;
 mod inspect;
+mod net;
 mod phase_args;
 mod prepare;
 mod progress;
@@ -86,6 +87,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Measure workloads on one or more targets.
     Run(Box<run::RunArgs>),
+    /// Measure what the network carries to an iperf3 server and back, apart from any storage.
+    Net(Box<net::NetArgs>),
     /// Show what a target is and what was negotiated; nothing is written.
     Inspect(inspect::InspectArgs),
     /// Run the saved plan of a result directory again.
@@ -132,6 +135,7 @@ fn dispatch(cli: Cli) -> Result<u8> {
         #[cfg(feature = "embedded")]
         Command::Demo(args) => demo::main(&args, &global),
         Command::Run(args) => run::main(*args, &global),
+        Command::Net(args) => net::main(&args, &global),
         Command::Inspect(args) => inspect::main(&args, &global),
         Command::Rerun(args) => rerun::main(&args, &global),
         Command::Prepare(args) => prepare::main(&args, &global),

@@ -25,6 +25,12 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// Now, in UTC, as RFC 3339 with whole seconds.
+#[must_use]
+pub fn now_utc() -> String {
+    humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string()
+}
+
 impl Clock {
     /// Nanoseconds since an arbitrary start that is the same for all readers of this clock.
     #[inline]

@@ -20,6 +20,7 @@ use crate::target::{self, Control, Login, Protocol, Threads};
 pub mod agent;
 pub mod child;
 pub mod files;
+pub mod flows;
 mod opened;
 mod thread;
 pub mod wire;

@@ -6,8 +6,14 @@
 pub mod cpu;
 pub mod disk;
 pub mod host;
+pub mod irq;
 pub mod mount;
+pub mod names;
+pub mod net;
+pub mod path_mtu;
+pub mod pcie;
 pub mod process;
+pub mod sockets;
 
 use std::fs;
 use std::path::Path;

@@ -10,6 +10,9 @@ use crate::units::{Nanos, Rate};
 /// Version of the CSV files and of `record.json`.
 pub const SCHEMA_VERSION: u32 = 1;
 
+/// The pattern of rows that are no operations on storage but a stream of bytes over TCP.
+pub const STREAM: &str = "stream";
+
 /// How a row ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -64,6 +67,14 @@ pub enum Flag {
     Wsl,
     /// Later repeats were steadily faster or slower than earlier ones.
     Trend,
+    /// Parts of it were far slower than the rest.
+    NotSteady,
+    /// Faster than the link here can be.
+    AboveLineRate,
+    /// The interface here is one of software.
+    VirtualLink,
+    /// Segments are smaller than the MTU here.
+    MtuMismatch,
 }
 
 impl Status {
@@ -102,6 +113,10 @@ impl Flag {
             Self::GuestSession => "guest_session",
             Self::Wsl => "wsl",
             Self::Trend => "trend",
+            Self::NotSteady => "not_steady",
+            Self::AboveLineRate => "above_line_rate",
+            Self::VirtualLink => "virtual_link",
+            Self::MtuMismatch => "mtu_mismatch",
         }
     }
 
@@ -149,6 +164,18 @@ impl Flag {
             }
             Self::Wsl => {
                 "WSL2 reaches the network through a virtual switch of Windows: native figures may be higher"
+            }
+            Self::NotSteady => {
+                "parts of it were far slower than the rest: look at intervals.csv, and measure for longer"
+            }
+            Self::AboveLineRate => {
+                "faster than the link here can be: its named speed is not the truth, or the data took another way"
+            }
+            Self::VirtualLink => {
+                "the interface is one of software (veth, bridge, a virtual machine's): no figure of a cable or a switch"
+            }
+            Self::MtuMismatch => {
+                "packets on the way are smaller than this PC's MTU: make both ends and the switches agree"
             }
             Self::Trend => {
                 "something fills, warms up or throttles, so the mean depends on how long it went on: look at the single \
@@ -220,8 +247,14 @@ pub struct Row {
     pub client_cpu_s: Option<f64>,
     /// The busiest core of this computer in the measured time, 0 to 100.
     pub busiest_core_percent: Option<f64>,
+    /// Bytes in the row's direction through the interfaces towards the target, headers and other traffic included.
+    #[serde(default)]
+    pub network_bytes: Option<u64>,
     /// Bytes that the storage device moved meanwhile, by its own counter.
     pub device_bytes: Option<u64>,
+    /// TCP segments that this computer sent again meanwhile, to whomever.
+    #[serde(default)]
+    pub retransmits: Option<u64>,
     /// What the peers agreed on.
     pub negotiated: String,
     /// How it ended.
@@ -269,7 +302,9 @@ impl Row {
             generator_bytes_per_s: None,
             client_cpu_s: None,
             busiest_core_percent: None,
+            network_bytes: None,
             device_bytes: None,
+            retransmits: None,
             negotiated: String::new(),
             status: Status::Ok,
             flags: Vec::new(),
@@ -350,7 +385,9 @@ impl Row {
     /// Operations per second; None unless the row is whole.
     #[must_use]
     pub fn iops(&self) -> Option<f64> {
-        self.headline().map(|seconds| self.ops as f64 / seconds)
+        self.headline()
+            .filter(|_| !self.is_stream())
+            .map(|seconds| self.ops as f64 / seconds)
     }
 
     /// Small files per second; of a listing all entries count. None for blocks, and unless the row is whole.
@@ -390,8 +427,15 @@ impl Row {
     /// The measured time of a row that may have a headline number: no error, something moved.
     fn headline(&self) -> Option<f64> {
         let whole = self.errors == 0 && matches!(self.status, Status::Ok | Status::Interrupted);
+        let moved = self.ops > 0 || (self.is_stream() && self.bytes > 0);
         self.seconds
-            .filter(|seconds| whole && *seconds > 0.0 && self.ops > 0)
+            .filter(|seconds| whole && *seconds > 0.0 && moved)
+    }
+
+    /// Whether it is of a stream of bytes, which has no operations to count.
+    #[must_use]
+    pub fn is_stream(&self) -> bool {
+        self.pattern == STREAM
     }
 }
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use crate::clock::now_utc;
 use crate::error::{Error, Kind, Result};
 use crate::payload::mix;
 use crate::record::{Record, Row, SCHEMA_VERSION, Status};
@@ -22,6 +23,7 @@ mod drive;
 mod environment;
 mod files;
 mod intervals;
+pub mod network;
 mod results;
 mod rounds;
 mod row;
@@ -138,12 +140,6 @@ impl Outcome {
     }
 }
 
-/// Now, in UTC.
-#[must_use]
-pub fn now_utc() -> String {
-    humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string()
-}
-
 /// A new run's name: the time and four random digits.
 fn new_run_id() -> String {
     let compact: String = now_utc()
@@ -167,7 +163,7 @@ pub fn run(plan: &Plan, settings: &mut Settings<'_>, watch: &mut dyn Watch) -> R
     let run = Identity::new(plan);
     let mut places = site::open_all(plan, &run, settings, watch)?;
     let environment = environment::gather(plan, &mut places);
-    let mut results = Results::create(&settings.out, &run.id, plan, &environment)?;
+    let mut results = Results::create(&settings.out, &run.id, &plan.name, plan, &environment)?;
     watch.results(results.directory());
     let mut rows = Vec::new();
     let measured = measure_all(
@@ -191,7 +187,7 @@ pub fn run(plan: &Plan, settings: &mut Settings<'_>, watch: &mut dyn Watch) -> R
         environment,
         rows,
     };
-    if let Err(error) = results.finish(&record) {
+    if let Err(error) = results.finish(&record.rows, plan.repeats, &record) {
         left.push(error.to_string());
     }
     let interrupted = settings.stop.load(Relaxed);

@@ -9,11 +9,17 @@ use std::path::{Path, PathBuf};
 /// Which module stands on which floor: it uses lower ones, and on its own floor what [`NEIGHBOURS`] names.
 const FLOORS: &[(u32, &[&str])] = &[
     (0, &["units", "op", "error", "clock", "slots"]),
-    (1, &["payload", "pattern", "stats", "record", "spec"]),
+    (
+        1,
+        &[
+            "payload", "pattern", "stats", "record", "spec", "line", "iperf3", "network",
+        ],
+    ),
     // A report sees floors 0 and 1 only, though the conductor uses it.
     (2, &["target", "probe", "guard", "servers", "report"]),
     (3, &["engine"]),
     (4, &["fleet"]),
+    (5, &["stage"]),
     (6, &["run", "agent"]),
     (7, &["cli", "catalogue", "main", "lib"]),
 ];
@@ -28,6 +34,9 @@ const NEIGHBOURS: &[(&str, &str)] = &[
     ("pattern", "spec"),
     ("record", "spec"),
     ("record", "stats"),
+    // What is a line's limit, and how many flows a test may have.
+    ("network", "line"),
+    ("spec", "network"),
     // Facts about this computer that a target's own facts need.
     ("target", "probe"),
     // The guard works through the control side of a target.

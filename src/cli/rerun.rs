@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::Global;
 use crate::error::{Error, Result};
+use crate::spec::network::NetworkPlan;
 use crate::spec::plan::Plan;
 
 /// Arguments of `rerun`.
@@ -24,6 +25,10 @@ pub(super) fn main(args: &RerunArgs, global: &Global) -> Result<u8> {
     let place = path.display().to_string();
     let text = std::fs::read_to_string(&path)
         .map_err(|error| Error::usage(format!("{place}: {error}")))?;
+    if NetworkPlan::is_one(&text) {
+        let plan = NetworkPlan::parse(&text, &place)?;
+        return super::net::conduct(&plan, args.out.clone(), global);
+    }
     let plan = Plan::parse(&text, &place)?;
     if plan.embedded {
         return Err(Error::usage(format!(

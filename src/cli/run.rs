@@ -285,7 +285,7 @@ fn print_rows(outcome: &Outcome, repeats: Repeats, global: &Global) -> Result<()
     Ok(())
 }
 
-fn read(path: &std::path::Path) -> Result<String> {
+pub(super) fn read(path: &std::path::Path) -> Result<String> {
     std::fs::read_to_string(path).map_err(|error| {
         Error::io(
             crate::error::Phase::Cleanup,

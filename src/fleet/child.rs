@@ -15,7 +15,7 @@ use crate::engine::{Job, Live, Report};
 use crate::error::{Error, Kind, Phase, Result};
 use crate::fleet::opened::Opened;
 use crate::fleet::wire::{Errand, Order, Word, receive, send};
-use crate::fleet::{Event, Member, Post, files};
+use crate::fleet::{Event, Member, Post, files, flows};
 use crate::target::{self, Login};
 
 /// The hidden first argument of a child.
@@ -96,6 +96,15 @@ impl Spawned {
             output: Some(BufReader::new(output)),
             home: Some(home),
         })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// How it ended, once it has.
+    pub(super) fn ended(&mut self) -> Option<std::process::ExitStatus> {
+        self.process.try_wait().ok().flatten()
     }
 
     pub(super) fn kill(&mut self) {
@@ -221,12 +230,16 @@ pub fn serve() -> Result<()> {
             "tie a worker process to its parent",
         )
     })?;
-    let voice = take_voice()
-        .map_err(|error| Error::io(Phase::Prepare, &error, "set up a worker process's pipes"))?;
     let mut input = BufReader::new(stdin());
+    let voice = || {
+        take_voice()
+            .map_err(|error| Error::io(Phase::Prepare, &error, "set up a worker process's pipes"))
+    };
     match receive::<Errand>(&mut input)? {
-        Some(Errand::Files { login }) => files::serve(&login, &mut input, &voice),
-        Some(Errand::Work { login, job }) => work(&login, &job, input, &Arc::new(voice)),
+        Some(Errand::Files { login }) => files::serve(&login, &mut input, &voice()?),
+        Some(Errand::Work { login, job }) => work(&login, &job, input, &Arc::new(voice()?)),
+        // Its library's way to the parent is standard output itself.
+        Some(Errand::Flows(order)) => flows::serve(&order),
         None => Ok(()),
     }
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::live::Snapshot;
 use crate::engine::{Job, Report};
 use crate::error::{Error, Kind, Phase, Result};
+use crate::fleet::flows::FlowOrder;
 use crate::target::{Entry, Facts, Login};
 
 /// What a child is for; its first message.
@@ -27,6 +28,8 @@ pub enum Errand {
         /// How to reach the target.
         login: Login,
     },
+    /// Test TCP flows against an iperf3 server.
+    Flows(FlowOrder),
 }
 
 /// To a working child, after its errand.

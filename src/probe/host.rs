@@ -1,15 +1,16 @@
 //! What this computer is: the part of `environment.json` that says where figures come from.
 //!
 //! Nothing here is secret, but names and addresses are the user's: `report --redact` removes them. Must not know:
-//! targets. Sizes are in bytes, speeds in Mbit/s.
+//! targets. Sizes are in bytes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::probe::disk::entries;
-use crate::probe::{line, number};
+use crate::probe::line;
+use crate::probe::net::settings::three;
+use crate::probe::net::{self, Nic};
 
 /// Facts about a computer; what could not be found out is None.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,32 +51,19 @@ pub struct Host {
     pub libraries: BTreeMap<String, String>,
 }
 
-/// A network interface.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Nic {
-    /// Its name.
-    pub name: String,
-    /// The largest packet.
-    pub mtu_bytes: Option<u32>,
-    /// The link speed where known and believable: virtual interfaces invent one.
-    pub speed_mbit_per_s: Option<u32>,
-    /// The kernel driver; None for interfaces made of software.
-    pub driver: Option<String>,
-    /// Whether it has a link.
-    pub up: Option<bool>,
-}
-
 impl Host {
     /// Reads this computer.
     #[must_use]
     pub fn read() -> Self {
         let name = rustix::system::uname();
         let text = |text: &std::ffi::CStr| Some(text.to_string_lossy().into_owned());
+        let found = Self::under(Path::new("/"));
         Self {
             hostname: text(name.nodename()),
             architecture: text(name.machine()),
             cores_online: std::thread::available_parallelism().ok().map(usize::from),
-            ..Self::under(Path::new("/"))
+            nics: net::read(found.hypervisor.is_some()),
+            ..found
         }
     }
 
@@ -100,7 +88,7 @@ impl Host {
             cores_online: None,
             memory_total_bytes: meminfo(&memory, "MemTotal"),
             memory_available_bytes: meminfo(&memory, "MemAvailable"),
-            nics: nics(&at("sys/class/net"), hypervisor.is_some()),
+            nics: net::under(root, &[], hypervisor.is_some()),
             hypervisor,
             wsl,
             congestion_control: line(&at("proc/sys/net/ipv4/tcp_congestion_control")),
@@ -189,82 +177,6 @@ fn hypervisor(root: &Path, cpuinfo: &str, wsl: bool) -> Option<String> {
         Some((_, name)) => Some((*name).to_owned()),
         None => flagged.then(|| "unknown".to_owned()),
     }
-}
-
-/// Least, first and largest value of `tcp_rmem` and `tcp_wmem`.
-fn three(text: &str) -> Option<[u64; 3]> {
-    let values: Vec<u64> = text
-        .split_ascii_whitespace()
-        .map(|value| value.parse().ok())
-        .collect::<Option<_>>()?;
-    values.try_into().ok()
-}
-
-/// Drivers of paravirtual devices, whose speed is a constant and not a link's.
-const PARAVIRTUAL: &[&str] = &["virtio_net", "vmxnet3", "xen_netfront", "vif", "ena", "gve"];
-/// Drivers of real cards that hypervisors like to emulate: believed on hardware only.
-const EMULATED: &[&str] = &[
-    "e1000", "e1000e", "igb", "8139cp", "8139too", "pcnet32", "ne2k-pci",
-];
-
-/// The interfaces below `/sys/class/net`, by name.
-fn nics(directory: &Path, virtual_machine: bool) -> Vec<Nic> {
-    let mut found: Vec<Nic> = entries(directory)
-        .iter()
-        .filter(|path| path.join("mtu").exists())
-        .filter_map(|path| nic(path, virtual_machine))
-        .filter(|nic| nic.name != "lo")
-        .collect();
-    found.sort_by(|a, b| a.name.cmp(&b.name));
-    found
-}
-
-fn nic(path: &Path, virtual_machine: bool) -> Option<Nic> {
-    Some(Nic {
-        name: path.file_name()?.to_string_lossy().into_owned(),
-        mtu_bytes: number(&path.join("mtu")),
-        speed_mbit_per_s: speed(path, virtual_machine, 0),
-        driver: driver(path),
-        up: match line(&path.join("operstate")).as_deref() {
-            Some("up") => Some(true),
-            Some("down" | "lowerlayerdown" | "notpresent") => Some(false),
-            // Some drivers never say; their carrier can be read while the interface is up.
-            _ => number::<u8>(&path.join("carrier")).map(|carrier| carrier == 1),
-        },
-    })
-}
-
-fn driver(path: &Path) -> Option<String> {
-    let link = std::fs::read_link(path.join("device/driver")).ok()?;
-    Some(link.file_name()?.to_string_lossy().into_owned())
-}
-
-/// The speed, believed of hardware, and of bonds and VLANs that stand on nothing else. `depth` ends a circle.
-fn speed(path: &Path, virtual_machine: bool, depth: u8) -> Option<u32> {
-    // A link that is down says -1, or that as an unsigned number.
-    let speed = number::<u32>(&path.join("speed")).filter(|speed| (1..u32::MAX).contains(speed))?;
-    if let Some(driver) = driver(path) {
-        let invented = PARAVIRTUAL.contains(&driver.as_str())
-            || virtual_machine && EMULATED.contains(&driver.as_str());
-        return (!invented).then_some(speed);
-    }
-    let kind = line(&path.join("uevent")).unwrap_or_default();
-    let stacked = kind
-        .lines()
-        .any(|line| matches!(line, "DEVTYPE=bond" | "DEVTYPE=vlan"));
-    let mut lower = entries(path)
-        .into_iter()
-        .filter(|entry| {
-            entry
-                .file_name()
-                .is_some_and(|name| name.to_string_lossy().starts_with("lower_"))
-        })
-        .peekable();
-    let believable = depth < 4
-        && stacked
-        && lower.peek().is_some()
-        && lower.all(|below| self::speed(&below, virtual_machine, depth + 1).is_some());
-    believable.then_some(speed)
 }
 
 /// The client libraries whose versions matter, from the lock file that this build was made with.

@@ -5,10 +5,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Phase, Result};
-use crate::record::{Interval, Record, Row};
+use crate::record::{Interval, Row};
 use crate::report::csv;
 use crate::run::Out;
-use crate::spec::plan::Plan;
+use crate::spec::repeats::Repeats;
+use serde::Serialize;
 
 /// An open result directory.
 pub struct Results {
@@ -46,11 +47,12 @@ impl Results {
     pub fn create(
         out: &Out,
         run_id: &str,
-        plan: &Plan,
+        name: &str,
+        plan: &impl Serialize,
         environment: &serde_json::Value,
     ) -> Result<Self> {
         let directory = match out {
-            Out::Below(parent) => parent.join(format!("{}-{}", run_id, plan.name)),
+            Out::Below(parent) => parent.join(format!("{run_id}-{name}")),
             Out::Exactly(directory) => directory.clone(),
         };
         let usage = |error: Error| {
@@ -122,9 +124,14 @@ impl Results {
     }
 
     /// Writes what needs all rows: aggregate.csv and record.json.
-    pub fn finish(&mut self, record: &Record) -> Result<()> {
+    pub fn finish(
+        &mut self,
+        rows: &[Row],
+        repeats: Repeats,
+        record: &impl Serialize,
+    ) -> Result<()> {
         let mut aggregate = csv::line(csv::AGGREGATE);
-        for line in csv::aggregates(&record.rows, record.plan.repeats) {
+        for line in csv::aggregates(rows, repeats) {
             aggregate.extend(csv::line(&line));
         }
         put(&self.directory.join("aggregate.csv"), &aggregate)?;

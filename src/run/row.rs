@@ -2,12 +2,13 @@
 
 use super::cell::Context;
 use super::drive::Driven;
+use crate::clock::now_utc;
 use crate::error::Error;
 use crate::op::{Direction, Durability, FileOp};
 use crate::payload::{Content, Fill, Payload};
 use crate::record::{Flag, LatencySummary, Row, SmallFiles, Status};
 use crate::run::site::Place;
-use crate::run::{now_utc, status_of};
+use crate::run::status_of;
 use crate::spec::workload::Phase;
 use crate::target::Caps;
 use crate::units::SECOND;

@@ -13,7 +13,6 @@ use crate::error::{Error, Result};
 use crate::spec::uri::TargetSpec;
 use crate::target::{Attach, Caps, Ceiling, Control, Login, Protocol, Session, Threads};
 
-mod address;
 mod calls;
 mod client;
 mod connection;

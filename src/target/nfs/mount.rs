@@ -14,13 +14,13 @@ use crate::error::{Error, Kind, Phase, Result};
 use crate::target::Login;
 
 use super::Options;
-use super::address;
 use super::client::{Client, Life};
 use super::dial::Dialer;
 use super::exports::Mounting;
 use super::path;
 use super::ports;
 use super::status::Who;
+use crate::probe::names;
 
 /// The smallest block that is worth a measurement; NFS version 2 had it as its largest.
 const BLOCK_MIN: u32 = 8 << 10;
@@ -76,7 +76,7 @@ fn block(max: u32, multiple: u32, name: &str, verb: &str) -> Result<u32> {
 /// Opens the directory of a login's URI. `limit` bounds each call made on it afterwards.
 pub(super) fn open(login: &Login, life: Life, limit: Duration) -> Result<Mounted> {
     let mut worst: Option<Error> = None;
-    for address in address::resolve(login.spec.host(), login.connect_timeout())? {
+    for address in names::resolve(login.spec.host(), login.connect_timeout())? {
         match open_at(login, address, life, limit) {
             // A name may have an address that this server does not listen on.
             Err(error) if error.phase == Phase::Connect => {

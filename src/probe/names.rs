@@ -1,4 +1,4 @@
-//! A host as the user wrote it, turned into addresses in bounded time. Must not know NFS.
+//! A host as the user wrote it, turned into addresses in bounded time. Must not know: who asks.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
@@ -10,13 +10,11 @@ use rustix::net::{AddressFamily, SocketType, netdevice};
 
 use crate::error::{Error, Kind, Phase, Result};
 
-use super::status::seconds;
-
 /// More addresses than this are not tried.
 const TRIED: usize = 4;
 
 /// The addresses of a name or literal, each with port 0.
-pub(super) fn resolve(host: &str, limit: Duration) -> Result<Vec<SocketAddr>> {
+pub fn resolve(host: &str, limit: Duration) -> Result<Vec<SocketAddr>> {
     if let Some(address) = literal(host)? {
         return Ok(vec![address]);
     }
@@ -42,8 +40,8 @@ pub(super) fn resolve(host: &str, limit: Duration) -> Result<Vec<SocketAddr>> {
             Phase::Resolve,
             Kind::TimedOut,
             format!(
-                "the name server did not answer for '{host}' within {}; give the IP address instead",
-                seconds(limit)
+                "the name server did not answer for '{host}' within {} s; give the IP address instead",
+                limit.as_secs_f64()
             ),
         )),
     }

@@ -1,0 +1,180 @@
+//! What both ends and this computer's kernel said of a test, as figures.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use super::Traffic;
+use crate::iperf3::{End, Side, Start};
+use crate::network::{Flows, Sample, Sender, Way};
+use crate::probe::cpu::Ticks;
+use crate::probe::sockets::{self, Connection};
+
+/// A connection that moved less than this carried no data: it is the control connection.
+const DATA: u64 = 64 << 10;
+
+/// A reading of this computer's counters.
+pub(super) type Reading = (Option<Ticks>, Option<Vec<Connection>>);
+
+/// All that was heard of a test with one server.
+#[derive(Default)]
+pub(super) struct Heard {
+    pub(super) start: Option<Start>,
+    pub(super) end: Option<End>,
+    /// When the measured time began.
+    pub(super) base: Option<Instant>,
+    /// Samples of this end, by whether it sends.
+    pub(super) samples: HashMap<bool, Vec<Sample>>,
+    pub(super) before: Option<Reading>,
+    pub(super) after: Option<Reading>,
+}
+
+impl Heard {
+    /// The least round-trip time that the kernel saw, in seconds.
+    pub(super) fn idle_rtt_s(&self) -> Option<f64> {
+        let (_, connections) = self.after.as_ref().or(self.before.as_ref())?;
+        let least = connections
+            .as_ref()?
+            .iter()
+            .filter_map(|connection| connection.tcp.min_rtt_us)
+            .filter(|rtt| *rtt > 0 && *rtt < u32::MAX)
+            .min()?;
+        Some(f64::from(least) / 1e6)
+    }
+}
+
+/// The figures of each way that the test had. `start` is when the first of all servers' tests began.
+pub(super) fn figures(
+    heard: &Heard,
+    flows: u32,
+    traffic: Traffic,
+    start: Option<Instant>,
+) -> Vec<(Way, Flows)> {
+    let ways: &[Way] = match traffic {
+        Traffic::One(Way::Send) => &[Way::Send],
+        Traffic::One(Way::Receive) => &[Way::Receive],
+        Traffic::Both => &[Way::Send, Way::Receive],
+    };
+    ways.iter()
+        .map(|way| (*way, one_way(heard, flows, traffic, *way, start)))
+        .collect()
+}
+
+fn one_way(heard: &Heard, flows: u32, traffic: Traffic, way: Way, start: Option<Instant>) -> Flows {
+    let end = heard.end.clone().unwrap_or_default();
+    // In a test of both at once, what comes back has fields of its own.
+    let back = traffic == Traffic::Both && way == Way::Receive;
+    let (sent, received) = if back {
+        (&end.sum_sent_bidir_reverse, &end.sum_received_bidir_reverse)
+    } else {
+        (&end.sum_sent, &end.sum_received)
+    };
+    let shift = start.zip(heard.base).map_or(0.0, |(start, base)| {
+        base.duration_since(start).as_secs_f64()
+    });
+    let samples: Vec<Sample> = heard
+        .samples
+        .get(&(way == Way::Send))
+        .into_iter()
+        .flatten()
+        .map(|sample| shifted(*sample, shift))
+        .collect();
+    // The receiver's own sum; where it tells none, the sender's.
+    let told = [received, sent]
+        .into_iter()
+        .flatten()
+        .find(|side| side.bytes > 0 && side.end > side.start)
+        .cloned()
+        .unwrap_or_default();
+    let cpu = end.cpu_utilization_percent;
+    Flows {
+        flows,
+        both: traffic == Traffic::Both,
+        bytes: told.bytes,
+        seconds: told.end - told.start,
+        samples,
+        sender: sender(heard, way, sent.as_ref()),
+        congestion_control: end.sender_tcp_congestion.filter(|_| !back),
+        cpu_here_percent: cpu.map(|cpu| cpu.host_total),
+        cpu_there_percent: cpu
+            .map(|cpu| cpu.remote_total)
+            .filter(|percent| *percent > 0.0),
+        busiest_core_percent: busiest(heard),
+    }
+}
+
+/// A sample of the warm-up stays below 0, whenever the test began.
+fn shifted(sample: Sample, by: f64) -> Sample {
+    if sample.from < 0.0 {
+        return sample;
+    }
+    Sample {
+        from: sample.from + by,
+        to: sample.to + by,
+        ..sample
+    }
+}
+
+fn busiest(heard: &Heard) -> Option<f64> {
+    let before = heard.before.as_ref()?.0.as_ref()?;
+    let after = heard.after.as_ref()?.0.as_ref()?;
+    after.busiest_since(before)
+}
+
+/// What is known here of the sending end: all of it where this computer sends.
+fn sender(heard: &Heard, way: Way, sent: Option<&Side>) -> Sender {
+    let told = sent
+        .and_then(|side| side.retransmits)
+        .and_then(|count| u64::try_from(count).ok());
+    let none = Vec::new();
+    let connections = |reading: &Option<Reading>| -> Vec<Connection> {
+        let found = reading.as_ref().and_then(|reading| reading.1.as_ref());
+        found.unwrap_or(&none).clone()
+    };
+    let (before, after) = (connections(&heard.before), connections(&heard.after));
+    let data: Vec<&Connection> = after
+        .iter()
+        .filter(|connection| {
+            let moved = match way {
+                Way::Send => connection.tcp.bytes_acked,
+                Way::Receive => connection.tcp.bytes_received,
+            };
+            moved.is_some_and(|bytes| bytes > DATA)
+        })
+        .collect();
+    if way == Way::Receive {
+        return Sender {
+            retransmits: told,
+            // The other end's timer is not seen here; the handshake's is, and the segments are.
+            rtt_s: None,
+            rtt_min_s: heard.idle_rtt_s(),
+            mss: data
+                .iter()
+                .filter_map(|one| one.tcp.receive_mss_bytes)
+                .max(),
+            ..Sender::default()
+        };
+    }
+    let growth = sockets::since(&after, &before)
+        .into_iter()
+        .filter(|(local, _, _)| data.iter().any(|one| one.local == *local))
+        .map(|(_, _, growth)| growth)
+        .reduce(|all, one| all.and(&one));
+    let rtts: Vec<f64> = data
+        .iter()
+        .filter_map(|one| one.tcp.rtt_us)
+        .map(|rtt| f64::from(rtt) / 1e6)
+        .collect();
+    let window = |one: &&Connection| {
+        let packets = one.tcp.cwnd_packets?;
+        Some(u64::from(packets) * u64::from(one.tcp.mss_bytes?))
+    };
+    Sender {
+        retransmits: told,
+        rtt_s: (!rtts.is_empty()).then(|| rtts.iter().sum::<f64>() / rtts.len() as f64),
+        rtt_min_s: heard.idle_rtt_s(),
+        cwnd_bytes: data.iter().filter_map(window).max(),
+        mss: data.iter().filter_map(|one| one.tcp.mss_bytes).min(),
+        receiver_limited: growth.and_then(|growth| growth.receiver_limited_share()),
+        buffer_limited: growth.and_then(|growth| growth.sender_limited_share()),
+    }
+}
