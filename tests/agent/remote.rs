@@ -371,7 +371,11 @@ fn a_real_sshd_takes_the_agent_and_keeps_nothing() {
         closed.contains("ssh itself failed") && closed.contains("refused"),
         "{closed}"
     );
-    let denied = sshd.agent("bench", "").err().expect("denied").to_string();
+    let denied = sshd
+        .agent("nobody-here", "")
+        .err()
+        .expect("denied")
+        .to_string();
     assert!(denied.contains("Permission denied"), "{denied}");
     drop(sshd);
     // A server on which nothing may run.
