@@ -22,7 +22,7 @@ use rustix::process::Pid;
 
 use crate::error::{Error, Kind, Phase, Result};
 use crate::fleet::agent::wire::{self, Answer, Ask, Hello, Lines, Port, Request, Service, Tell};
-use crate::probe::host::Host;
+use crate::probe::{Counters, Snapshot};
 use crate::servers::iperf3;
 
 use allowed::Allowed;
@@ -350,9 +350,11 @@ fn nonsense(what: &str) -> Error {
 /// How long a request may take.
 fn patience(request: &Request) -> Result<Duration> {
     let seconds = match request {
-        Request::Facts | Request::Find(_) | Request::Compare(_) | Request::Cancel(_) => {
-            LOOK_SECONDS
-        }
+        Request::Facts
+        | Request::Counters
+        | Request::Find(_)
+        | Request::Compare(_)
+        | Request::Cancel(_) => LOOK_SECONDS,
         Request::DropCaches => DROP_SECONDS,
         Request::Port(port) => port.seconds,
         Request::Storage(plan) => plan.seconds,
@@ -368,7 +370,8 @@ fn patience(request: &Request) -> Result<Duration> {
 /// Does what is asked, in the errand's process.
 fn work(request: Request, rights: &Rights, time: Duration, voice: &mut Voice) -> Result<Answer> {
     match request {
-        Request::Facts => Ok(Answer::Facts(Box::new(Host::read()))),
+        Request::Facts => Ok(Answer::Facts(Box::new(Snapshot::now()))),
+        Request::Counters => Ok(Answer::Counters(Box::new(Counters::now()))),
         Request::Port(port) => one_test(&port, time, voice).map(|()| Answer::Done),
         Request::Storage(plan) => storage::run(&rights.allowed, rights.write, &plan, voice)
             .map(|report| Answer::Storage(Box::new(report))),

@@ -37,6 +37,7 @@ mod prepare;
 mod progress;
 mod rerun;
 mod run;
+mod targets;
 mod workloads;
 
 /// Benchmarks storage over a network: the same workload on a RAM disk, files, NFS, SMB and iSCSI.
@@ -85,6 +86,8 @@ enum Command {
     /// Show the whole story on this machine, with servers that nasgauge starts and stops itself.
     #[cfg(feature = "embedded")]
     Demo(demo::DemoArgs),
+    /// Find what a NAS offers: NFS exports, SMB shares, iSCSI LUNs, an iperf3 port, each as a URI to paste.
+    Targets(targets::TargetsArgs),
     /// Measure workloads on one or more targets.
     Run(Box<run::RunArgs>),
     /// Measure what the network carries to an iperf3 server and back, apart from any storage.
@@ -134,6 +137,7 @@ fn dispatch(cli: Cli) -> Result<u8> {
     match command {
         #[cfg(feature = "embedded")]
         Command::Demo(args) => demo::main(&args, &global),
+        Command::Targets(args) => targets::main(&args, &global),
         Command::Run(args) => run::main(*args, &global),
         Command::Net(args) => net::main(&args, &global),
         Command::Inspect(args) => inspect::main(&args, &global),

@@ -5,6 +5,7 @@ pub mod agent;
 pub mod catalogue;
 pub mod cli;
 pub mod clock;
+pub mod discover;
 pub mod engine;
 pub mod error;
 pub mod fleet;

@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Nanos, Rate};
 
+mod figures;
+
+pub use figures::{HostCounters, LatencySummary, SmallFiles};
+
 /// Version of the CSV files and of `record.json`.
 pub const SCHEMA_VERSION: u32 = 1;
 
@@ -75,6 +79,8 @@ pub enum Flag {
     VirtualLink,
     /// Segments are smaller than the MTU here.
     MtuMismatch,
+    /// The kernel's counters did not see the bytes.
+    CountersDisagree,
 }
 
 impl Status {
@@ -117,6 +123,7 @@ impl Flag {
             Self::AboveLineRate => "above_line_rate",
             Self::VirtualLink => "virtual_link",
             Self::MtuMismatch => "mtu_mismatch",
+            Self::CountersDisagree => "counters_disagree",
         }
     }
 
@@ -180,6 +187,10 @@ impl Flag {
             Self::Trend => {
                 "something fills, warms up or throttles, so the mean depends on how long it went on: look at the single \
                  repeats, try a longer --settle or --ramp-time"
+            }
+            Self::CountersDisagree => {
+                "this computer's own counters of its network or disk differ by more than 5 % from the bytes claimed: a cache \
+                 or compression stood in between, or the figure is wrong; don't rely on it"
             }
         }
     }
@@ -247,6 +258,9 @@ pub struct Row {
     pub client_cpu_s: Option<f64>,
     /// The busiest core of this computer in the measured time, 0 to 100.
     pub busiest_core_percent: Option<f64>,
+    /// More of what this computer's counters say of the measured time.
+    #[serde(default)]
+    pub host: HostCounters,
     /// Bytes in the row's direction through the interfaces towards the target, headers and other traffic included.
     #[serde(default)]
     pub network_bytes: Option<u64>,
@@ -302,6 +316,7 @@ impl Row {
             generator_bytes_per_s: None,
             client_cpu_s: None,
             busiest_core_percent: None,
+            host: HostCounters::default(),
             network_bytes: None,
             device_bytes: None,
             retransmits: None,
@@ -310,53 +325,6 @@ impl Row {
             flags: Vec::new(),
             error: None,
             files: None,
-        }
-    }
-}
-
-/// Small files of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SmallFiles {
-    /// How many.
-    pub nrfiles: u32,
-    /// Bytes in each.
-    pub filesize: u64,
-    /// Entries that each listing showed; None where nothing was listed.
-    pub entries: Option<u64>,
-}
-
-/// Latency figures in nanoseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct LatencySummary {
-    /// Arithmetic mean.
-    pub mean: Option<f64>,
-    /// Median.
-    pub p50: Option<u64>,
-    /// 90th percentile.
-    pub p90: Option<u64>,
-    /// 99th percentile.
-    pub p99: Option<u64>,
-    /// 99.9th percentile.
-    pub p999: Option<u64>,
-    /// The longest.
-    pub max: Option<u64>,
-}
-
-impl LatencySummary {
-    /// The figures of a histogram.
-    #[must_use]
-    pub fn of(histogram: &Histogram<u64>) -> Self {
-        if histogram.is_empty() {
-            return Self::default();
-        }
-        let at = |percentile| crate::stats::percentile_ns(histogram, percentile);
-        Self {
-            mean: Some(histogram.mean()),
-            p50: at(50.0),
-            p90: at(90.0),
-            p99: at(99.0),
-            p999: at(99.9),
-            max: Some(histogram.max()),
         }
     }
 }

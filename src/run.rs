@@ -29,6 +29,8 @@ mod rounds;
 mod row;
 mod settle;
 mod site;
+mod way;
+mod witness;
 
 use rounds::Rounds;
 

@@ -21,6 +21,7 @@ use crate::spec::uri::TargetSpec;
 
 pub mod block;
 mod ceiling;
+mod discovery;
 pub mod file;
 #[cfg(feature = "iscsi")]
 pub mod iscsi;
@@ -34,6 +35,7 @@ pub mod smb;
 mod stream;
 
 pub use ceiling::Ceiling;
+pub use discovery::{Discovery, Offer, Search};
 
 /// Marks a HOME that nasgauge made for a child process, in which a protocol may write its library's configuration.
 pub const HOME_MARKER: &str = ".nasgauge-home";

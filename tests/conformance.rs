@@ -9,6 +9,8 @@
 
 #[path = "conformance/client.rs"]
 mod client;
+#[path = "conformance/counters.rs"]
+mod counters;
 #[path = "conformance/demo.rs"]
 mod demo;
 #[path = "conformance/devices.rs"]
@@ -25,6 +27,8 @@ mod runs;
 mod sessions;
 #[path = "conformance/small.rs"]
 mod small;
+#[path = "conformance/targets.rs"]
+mod targets;
 #[path = "conformance/users.rs"]
 mod users;
 #[path = "conformance/wide.rs"]

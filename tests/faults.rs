@@ -21,5 +21,7 @@ mod servers_lost;
 mod signals;
 #[path = "faults/space.rs"]
 mod space;
+#[path = "faults/targets.rs"]
+mod targets;
 #[path = "faults/vanished.rs"]
 mod vanished;

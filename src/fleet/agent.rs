@@ -16,7 +16,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use crate::error::{Error, Kind, Phase, Result};
-use crate::probe::host::Host;
+use crate::probe::{Counters, Snapshot};
 
 use channel::Channel;
 use wire::{Answer, Ask, Hello, Marker, Request, Sample, Service, Storage, StorageReport, Tell};
@@ -91,10 +91,19 @@ impl Agent {
     }
 
     /// Facts about the agent's computer.
-    pub fn facts(&mut self) -> Result<Host> {
+    pub fn facts(&mut self) -> Result<Snapshot> {
         let id = self.ask(Request::Facts)?;
         match self.answer(id, LOOK)? {
-            Answer::Facts(host) => Ok(*host),
+            Answer::Facts(facts) => Ok(*facts),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// What moved on the agent's computer up to now; its clock is its own.
+    pub fn counters(&mut self) -> Result<Counters> {
+        let id = self.ask(Request::Counters)?;
+        match self.answer(id, LOOK)? {
+            Answer::Counters(counters) => Ok(*counters),
             other => Err(self.unexpected(&other)),
         }
     }

@@ -11,6 +11,8 @@ use crate::network::{Flows, Sample, Way, ceilings};
 const MORE: f64 = 1.25;
 /// A core this busy is full.
 const FULL_PERCENT: f64 = 95.0;
+/// A test that takes less of a core itself did not fill it.
+const OWN_PERCENT: f64 = 50.0;
 /// Of its busy time, a connection that is held back by a buffer waits at least this share for it.
 const HELD_BACK: f64 = 0.5;
 /// Bytes in flight this near to the largest buffer are as many as it lets through.
@@ -110,6 +112,11 @@ pub enum Finding {
         /// With how many connections.
         flows: u32,
     },
+    /// A core of this computer was full, but not with the test.
+    Disturbed {
+        /// How busy.
+        percent: f64,
+    },
     /// Segments were lost or late.
     Loss {
         /// Segments sent again.
@@ -163,9 +170,14 @@ pub fn findings(way: Way, tests: &[Flows], path: &Path) -> Vec<Finding> {
     if let Some(percent) = found.most.busiest_core_percent
         && percent >= FULL_PERCENT
     {
-        findings.push(Finding::Core {
-            percent,
-            flows: found.most.flows,
+        let ours = found.most.cpu_here_percent;
+        findings.push(if ours.is_none_or(|ours| ours >= OWN_PERCENT) {
+            Finding::Core {
+                percent,
+                flows: found.most.flows,
+            }
+        } else {
+            Finding::Disturbed { percent }
         });
     }
     findings.extend(loss(found.most, path));
@@ -427,6 +439,10 @@ impl fmt::Display for Finding {
                 "a core of this PC was {percent:.0} % busy with {flows} connection{}: the processor here bounds this figure",
                 if *flows == 1 { "" } else { "s" }
             ),
+            Self::Disturbed { percent } => write!(
+                f,
+                "other programs kept a core of this PC {percent:.0} % busy: end them and measure again, the figure may be low"
+            ),
             Self::Loss { retransmits, share } => write!(
                 f,
                 "{retransmits} segments were sent again ({:.2} %): packets are lost or come late on the way",
@@ -580,11 +596,15 @@ mod tests {
     fn a_full_core_is_named() {
         let mut full = test(8, 8.2e9);
         full.busiest_core_percent = Some(98.0);
-        let found = findings(Way::Send, &[full], &path());
+        full.cpu_here_percent = Some(97.0);
+        let found = findings(Way::Send, &[full.clone()], &path());
         assert!(
             matches!(found[1], Finding::Core { flows: 8, .. }),
             "{found:?}"
         );
+        full.cpu_here_percent = Some(5.0);
+        let found = findings(Way::Send, &[full], &path());
+        assert!(matches!(found[1], Finding::Disturbed { .. }), "{found:?}");
     }
 
     #[test]

@@ -130,6 +130,14 @@ impl Disk {
         Self::of_device(numbers(node.rdev()))
     }
 
+    /// Whether a path is the node of this very device.
+    #[must_use]
+    pub fn is_node(&self, path: &Path) -> bool {
+        path.metadata().is_ok_and(|metadata| {
+            metadata.file_type().is_block_device() && numbers(metadata.rdev()) == self.device
+        })
+    }
+
     /// Its directory in `/sys`.
     #[must_use]
     pub fn directory(&self) -> &Path {

@@ -51,6 +51,17 @@ pub struct Host {
     pub libraries: BTreeMap<String, String>,
 }
 
+/// The computer below a root; the parts that no file tells belong to this one alone.
+#[must_use]
+pub fn read(root: &Path) -> Option<Host> {
+    let host = if root == Path::new("/") {
+        Host::read()
+    } else {
+        Host::under(root)
+    };
+    (host.kernel.is_some() || host.memory_total_bytes.is_some()).then_some(host)
+}
+
 impl Host {
     /// Reads this computer.
     #[must_use]

@@ -1,7 +1,7 @@
 //! Which cores do a network card's work: its interrupts and where they go, the kernel's packet queues per core, and
 //! masks that spread packets. One full core limits a fast link while all others idle.
 //!
-//! From /proc/interrupts, /proc/irq, /proc/net/softnet_stat and /sys; formats after the kernel's
+//! From /proc/interrupts, /proc/irq, `/proc/net/softnet_stat` and /sys; formats after the kernel's
 //! Documentation/filesystems/proc.rst and networking/scaling.rst. Must not know: traffic. Counts are since boot.
 
 use std::collections::BTreeMap;
@@ -178,7 +178,7 @@ pub fn busiest_core(vectors: &[Vector]) -> Option<(u32, f64)> {
     (total > 0).then(|| (core, count as f64 / total as f64))
 }
 
-/// What one core's packet queue did: a row of /proc/net/softnet_stat.
+/// What one core's packet queue did: a row of `/proc/net/softnet_stat`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Softnet {
     /// Packets taken in.
@@ -191,7 +191,7 @@ pub struct Softnet {
     pub received_rps: Option<u64>,
 }
 
-/// Reads /proc/net/softnet_stat, by core. Numbers are hexadecimal; the core's own number came with Linux 5.10, before
+/// Reads `/proc/net/softnet_stat`, by core. Numbers are hexadecimal; the core's own number came with Linux 5.10, before
 /// that rows are in the order of the cores that are on.
 #[must_use]
 pub fn softnet(text: &str) -> BTreeMap<u32, Softnet> {

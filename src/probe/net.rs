@@ -361,4 +361,6 @@ fn speed(path: &Path, virtual_machine: bool, depth: u8) -> Option<u32> {
 }
 
 #[cfg(test)]
+mod live;
+#[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
 //! The bus between a card or disk and the processor: PCI Express links from the device up to the root port, and the
-//! narrowest of them. A 40 Gbit/s card in a slot of four PCIe 2.0 lanes can't do more than 16 Gbit/s.
+//! narrowest of them. A 40 Gbit/s card in a slot of four PCI Express 2.0 lanes can't do more than 16 Gbit/s.
 //!
 //! From /sys, whose files are described in the kernel's Documentation/ABI/testing/sysfs-bus-pci. Must not know: what the
 //! device does. Speeds are in million transfers a second and lane, usable rates in bytes a second and direction.
@@ -47,7 +47,7 @@ const GENERATIONS: [u32; 6] = [2_500, 5_000, 8_000, 16_000, 32_000, 64_000];
 pub fn usable_bytes_per_s(speed_mt_per_s: u32, width: u32) -> f64 {
     let code = match speed_mt_per_s {
         ..=5_000 => 8.0 / 10.0,
-        ..=32_000 => 128.0 / 130.0,
+        5_001..=32_000 => 128.0 / 130.0,
         _ => 242.0 / 256.0,
     };
     f64::from(speed_mt_per_s) * 1e6 * f64::from(width) * code / 8.0
@@ -195,7 +195,9 @@ fn transfers(text: &str) -> Option<u32> {
         return None;
     }
     let transfers = number.parse::<f64>().ok()? * 1000.0;
-    (transfers >= 1000.0 && transfers <= 1e6).then_some(transfers.round() as u32)
+    (1000.0..=1e6)
+        .contains(&transfers)
+        .then_some(transfers.round() as u32)
 }
 
 /// Whether a name is a PCI address: domain, bus, device, function, as `0000:01:00.0`.

@@ -1,7 +1,7 @@
 //! TCP connections of this network namespace, whoever owns them: other programs, and the kernel's own NFS, SMB and iSCSI
 //! mounts. Over netlink (`sock_diag`), as `ss -tin` reads them; no privilege is needed.
 //!
-//! Layout after sock_diag(7). Must not know: protocols above TCP. Sizes are in bytes; see [`info`] for the rest.
+//! Layout after `sock_diag(7)`. Must not know: protocols above TCP. Sizes are in bytes; see [`info`] for the rest.
 
 pub mod info;
 
@@ -272,7 +272,7 @@ mod tests {
         let mut client = TcpStream::connect(server).expect("a connection");
         let (mut peer, _) = listener.accept().expect("the other end");
         let before = connections(&Filter::to(server)).expect("sock_diag");
-        client.write_all(&[7; 100_000]).expect("room");
+        client.write_all(&vec![7; 100_000]).expect("room");
         peer.read_exact(&mut vec![0; 100_000]).expect("all of it");
         let found = connections(&Filter::to(server)).expect("sock_diag");
         assert_eq!(found.len(), 1, "{found:?}");

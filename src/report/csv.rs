@@ -52,6 +52,10 @@ pub const SUMMARY: &[&str] = &[
     "negotiated",
     "status",
     "flags",
+    "busiest_core",
+    "busiest_core_softirq_percent",
+    "steal_percent",
+    "throttled_periods",
 ];
 
 /// Columns of intervals.csv.
@@ -185,6 +189,10 @@ pub fn summary(row: &Row) -> Vec<String> {
         row.negotiated.clone(),
         row.status.key().to_owned(),
         keys(&row.flags),
+        whole(row.host.busiest_core),
+        decimal(row.host.busiest_core_softirq_percent, 1),
+        decimal(row.host.steal_percent, 1),
+        whole(row.host.throttled_periods),
     ]
 }
 

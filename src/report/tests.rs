@@ -1,7 +1,7 @@
 //! What is printed of rows: CSV that any reader takes, and a table that fits a terminal.
 
 use super::*;
-use crate::record::{Flag, Interval, LatencySummary, Row, Status};
+use crate::record::{Flag, HostCounters, Interval, LatencySummary, Row, Status};
 use crate::spec::repeats::Repeats;
 use crate::units::Nanos;
 
@@ -40,7 +40,15 @@ fn row() -> Row {
         generator_bytes_per_s: None,
         client_cpu_s: Some(4.096),
         busiest_core_percent: Some(99.94),
+        host: HostCounters {
+            busiest_core: Some(3),
+            busiest_core_softirq_percent: Some(40.04),
+            steal_percent: None,
+            throttled_periods: Some(0),
+        },
+        network_bytes: Some(4_300_000_000),
         device_bytes: None,
+        retransmits: None,
         negotiated: "vers=3".into(),
         status: Status::Ok,
         flags: vec![Flag::Loopback, Flag::TooShort],
@@ -90,7 +98,12 @@ fn figures_are_in_the_units_of_their_names_and_unknown_is_empty() {
         ("flush_seconds", ""),
         ("durable_bytes_per_s", ""),
         ("device_bytes", ""),
+        ("network_bytes", "4300000000"),
         ("retransmits", ""),
+        ("busiest_core", "3"),
+        ("busiest_core_softirq_percent", "40.0"),
+        ("steal_percent", ""),
+        ("throttled_periods", "0"),
         ("cache_state", ""),
         ("status", "ok"),
     ] {

@@ -11,8 +11,10 @@ use crate::engine::{Job, Report, Tally};
 use crate::error::{Error, Kind, Phase, Result};
 use crate::fleet::{Event, Fleet};
 use crate::op::Direction;
-use crate::probe;
+use crate::probe::Counters;
+use crate::probe::process::Io;
 use crate::run::site::Place;
+use crate::run::witness::{self, Claim};
 use crate::run::{Progress, Watch};
 use crate::target::Login;
 use crate::units::Nanos;
@@ -24,6 +26,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Steps of a session's coming up, each bounded by the connect timeout (a port mapper, a mount service, the service
 /// itself): a session that fails says which, so it must not be given up before it can.
 const STAGES: u32 = 3;
+/// How late a network card's driver may count.
+const CARD_LAG: Duration = Duration::from_millis(2500);
 /// Extra patience for each session that must come up.
 const PER_SESSION: Duration = Duration::from_millis(500);
 
@@ -32,9 +36,12 @@ pub(super) struct Driven {
     pub(super) reports: Vec<Report>,
     /// What ended it from outside: a watchdog, a worker that never came up.
     outside: Option<Error>,
-    pub(super) busiest_core_percent: Option<f64>,
-    /// Bytes read from and written to storage by this process.
-    pub(super) device: Option<(u64, u64)>,
+    /// What this computer's counters say of the measured time; None where it was not reached.
+    pub(super) measured: Option<Counters>,
+    /// And of all the time from before the first operation to the end, ramp and flush included.
+    pub(super) whole: Option<Counters>,
+    /// Bytes of that time.
+    moved: u64,
     /// Operations seen from outside, ramp included; all workers together when one gave no report, else 0.
     activity: u64,
 }
@@ -80,6 +87,22 @@ impl Driven {
     pub(super) fn generations(&self) -> u64 {
         let told = self.reports.iter().map(|report| report.generations).max();
         told.unwrap_or(0).max(self.activity)
+    }
+
+    /// What this process moved from and to storage in the measured time.
+    pub(super) fn storage(&self) -> Option<Io> {
+        self.measured.as_ref()?.io
+    }
+
+    /// What the counters of the whole time should have seen.
+    pub(super) fn claim(&self) -> Claim {
+        let agreed = self.negotiated();
+        Claim {
+            bytes: self.moved.max(self.bytes()),
+            ops: self.ops(),
+            only_reads: self.reports.iter().all(|report| report.written == 0),
+            direct: agreed.split(' ').any(|word| word == "direct=1"),
+        }
     }
 
     /// Operations of both directions.
@@ -166,8 +189,9 @@ pub(super) fn drive(
     let mut driven = Driven {
         reports: Vec::new(),
         outside: None,
-        busiest_core_percent: None,
-        device: None,
+        measured: None,
+        whole: None,
+        moved: 0,
         activity: 0,
     };
     let count = jobs.len();
@@ -180,8 +204,11 @@ pub(super) fn drive(
             return Ok(driven);
         }
     };
+    // Sessions stand and nothing moves: what the counters gain from here on is this phase's.
+    let before = Counters::now();
     let start = fleet.go();
     let mut watcher = Watcher::new(start, ramp, &place.login);
+    watcher.at_start = (ramp == 0).then(|| before.clone());
     let mut looked = Ok(());
     while driven.reports.len() < count {
         if let Some((_, Event::Report(report))) = fleet.next(LOOK) {
@@ -205,12 +232,41 @@ pub(super) fn drive(
             break;
         }
     }
+    let after = Counters::now();
+    let sum = total(&fleet);
     if driven.reports.len() < count {
-        driven.activity = total(&fleet).activity;
+        driven.activity = sum.activity;
+    } else {
+        driven.moved = sum.activity_bytes;
+        driven.whole = Some(second_look(
+            &driven,
+            place,
+            &before,
+            after.since(&before),
+            stop,
+        ));
     }
-    driven.busiest_core_percent = watcher.busiest();
-    driven.device = watcher.device();
+    driven.measured = watcher.at_start.map(|start| after.since(&start));
     looked.map(|()| driven)
+}
+
+/// The counters of a whole phase. Some network cards count up to two seconds late: when they seem to contradict, they are
+/// read once more after that time.
+fn second_look(
+    driven: &Driven,
+    place: &Place,
+    before: &Counters,
+    passed: Counters,
+    stop: &AtomicBool,
+) -> Counters {
+    if stop.load(Relaxed) || !witness::may_lag(place.way(), driven.claim(), &passed) {
+        return passed;
+    }
+    std::thread::sleep(CARD_LAG);
+    Counters {
+        traffic: Counters::now().since(before).traffic,
+        ..passed
+    }
 }
 
 fn total(fleet: &Fleet) -> Snapshot {
@@ -244,7 +300,8 @@ struct Watcher {
     /// When anything last moved.
     moved: Instant,
     stopping: Option<Instant>,
-    at_start: Option<(probe::cpu::Ticks, Option<probe::process::Io>)>,
+    /// Counters at the start of the measured time.
+    at_start: Option<Counters>,
     rate: (f64, f64),
 }
 
@@ -274,7 +331,7 @@ impl Watcher {
     ) -> Result<()> {
         let now = crate::clock::monotonic_ns();
         if self.at_start.is_none() && now >= self.measure_from {
-            self.at_start = probe::cpu::ticks().map(|ticks| (ticks, probe::process::io()));
+            self.at_start = Some(Counters::now());
         }
         if sum.activity != self.last.activity {
             self.moved = Instant::now();
@@ -325,20 +382,5 @@ impl Watcher {
             return Some(Error::new(Phase::Io, Kind::TimedOut, message));
         }
         None
-    }
-
-    fn busiest(&self) -> Option<f64> {
-        let (before, _) = self.at_start.as_ref()?;
-        probe::cpu::ticks()?.busiest_since(before)
-    }
-
-    /// Bytes that this process read from and wrote to storage, by the kernel's count.
-    fn device(&self) -> Option<(u64, u64)> {
-        let before = self.at_start.as_ref()?.1?;
-        let now = probe::process::io()?;
-        Some((
-            now.read_bytes.saturating_sub(before.read_bytes),
-            now.write_bytes.saturating_sub(before.write_bytes),
-        ))
     }
 }

@@ -22,12 +22,42 @@ pub(super) fn gather(plan: &Plan, places: &mut [Place]) -> Value {
                 "free_bytes": facts.free_bytes,
                 "loopback": place.loopback(),
                 "facts": lines,
+                // What the server's computer tells of itself, in the form of `client`; an agent there tells it.
+                "host": Value::Null,
             })
         })
         .collect();
     json!({
         "nasgauge_version": plan.nasgauge_version,
-        "client": crate::probe::host::Host::read(),
+        "client": computer(&crate::probe::Snapshot::now()),
         "targets": targets,
     })
+}
+
+/// The facts of a computer: those of its host, and beside them what the other probes found.
+fn computer(snapshot: &crate::probe::Snapshot) -> Value {
+    let mut facts = serde_json::to_value(snapshot).unwrap_or_default();
+    if let Value::Object(all) = &mut facts
+        && let Some(Value::Object(host)) = all.remove("host")
+    {
+        all.extend(host);
+    }
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_stands_beside_what_other_probes_found() {
+        let client = computer(&crate::probe::Snapshot::now());
+        assert!(client["kernel"].is_string(), "{client}");
+        assert!(client["processor"]["threads"].is_u64(), "{client}");
+        assert_eq!(client.get("host"), None);
+        assert_eq!(
+            client.get("pools").is_some(),
+            std::path::Path::new("/proc/spl/kstat/zfs").exists()
+        );
+    }
 }

@@ -9,6 +9,8 @@ use crate::payload::{Content, Fill, Payload};
 use crate::record::{Flag, LatencySummary, Row, SmallFiles, Status};
 use crate::run::site::Place;
 use crate::run::status_of;
+use crate::run::way::Way;
+use crate::run::witness;
 use crate::spec::workload::Phase;
 use crate::target::Caps;
 use crate::units::SECOND;
@@ -26,6 +28,7 @@ pub(super) struct Rows {
     phase: Phase,
     template: Row,
     caps: Caps,
+    way: Way,
     server_ram: Option<u64>,
     generator: Option<f64>,
 }
@@ -95,6 +98,7 @@ impl Rows {
             phase: phase.clone(),
             template,
             caps: place.caps.clone(),
+            way: place.way().clone(),
             server_ram: cell.plan.server_ram.map(|ram| ram.0),
             generator: writes.then(|| generator_rate(&content, phase.block_max())),
         }
@@ -168,7 +172,9 @@ impl Rows {
             engine.clone_into(&mut row.engine);
         }
         row.wire_ops = driven.wire_ops();
-        row.busiest_core_percent = driven.busiest_core_percent;
+        if let Some(passed) = &driven.measured {
+            witness::fill(&mut row, &self.way, direction, passed);
+        }
         let share = tally.bytes as f64 / driven.bytes().max(1) as f64;
         row.client_cpu_s = Some(driven.cpu_ns() as f64 / 1e9 * share);
         if let Some(op) = self.phase.rw.file_op() {
@@ -190,6 +196,9 @@ impl Rows {
             row.flags.push(Flag::TooShort);
         }
         Self::judge(&mut row, driven, stored, stopped);
+        if let Some(passed) = &driven.whole {
+            witness::mark(&mut row, &self.way, driven.claim(), passed);
+        }
         row.flags.sort_unstable();
         row
     }
@@ -240,7 +249,7 @@ impl Rows {
             row.flags.push(Flag::GeneratorBound);
         }
         if self.local_storage() {
-            row.device_bytes = driven.device.map(|(_, written)| written);
+            row.device_bytes = driven.storage().map(|io| io.write_bytes);
         }
     }
 
@@ -255,7 +264,7 @@ impl Rows {
                 row.flags.push(Flag::ServerCached);
             }
         } else if self.local_storage() {
-            row.device_bytes = driven.device.map(|(read, _)| read);
+            row.device_bytes = driven.storage().map(|io| io.read_bytes);
             let from_device = row
                 .device_bytes
                 .map(|device| device as f64 >= DEVICE_SHARE * row.bytes as f64);

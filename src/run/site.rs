@@ -9,6 +9,7 @@ use crate::error::{Error, Kind, Phase, Result};
 use crate::fleet;
 use crate::guard::{Claim, Object, Site};
 use crate::run::files::Laid;
+use crate::run::way::{self, Way};
 use crate::run::{Identity, Settings, StepView, Watch, drive, split_phase};
 use crate::spec::plan::{Cell, Plan};
 use crate::spec::uri::TargetSpec;
@@ -32,6 +33,8 @@ pub(super) struct Place {
     /// The small files that stand there.
     pub(super) laid: Option<Laid>,
     loopback: Option<bool>,
+    /// The way of its bytes, for the counters that see them.
+    way: Way,
 }
 
 /// Opens and examines every target. Usage errors and refusals end it; a server that can't be reached only breaks
@@ -183,6 +186,7 @@ impl Place {
             broken: None,
             laid: None,
             loopback,
+            way: Way::default(),
         }
     }
 
@@ -194,6 +198,11 @@ impl Place {
     /// Whether the server is on this computer; None for local targets.
     pub(super) const fn loopback(&self) -> Option<bool> {
         self.loopback
+    }
+
+    /// The way of its bytes.
+    pub(super) const fn way(&self) -> &Way {
+        &self.way
     }
 
     /// What the target says of itself.
@@ -259,6 +268,7 @@ impl Place {
             ));
         }
         self.site = Some(site);
+        self.way = Way::of(&self.login.spec);
         Ok(notes)
     }
 
@@ -390,12 +400,12 @@ impl Place {
     }
 }
 
-/// Whether an address of this host is one of this computer's own: only those can be bound.
+/// Whether an address of this host is one of this computer's own.
 fn is_here(host: &str) -> bool {
     let Ok(addresses) = (host, 0u16).to_socket_addrs() else {
         return false;
     };
-    addresses.into_iter().any(|address| {
-        address.ip().is_loopback() || std::net::UdpSocket::bind((address.ip(), 0)).is_ok()
-    })
+    addresses
+        .into_iter()
+        .any(|address| way::is_here(address.ip()))
 }

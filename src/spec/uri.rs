@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use percent_encoding::percent_decode_str;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -35,7 +35,56 @@ const LOCAL: &[&str] = &["null", "sim", "ram", "file", "block"];
 /// Schemes with a host.
 const REMOTE: &[&str] = &["nfs", "smb", "iscsi"];
 
+/// What stays as it is in a user, a host or an option: nothing that a URI or a shell could take for something else.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+/// The same in a path, whose slashes stand, and the colons of iSCSI names.
+const PATH: &AsciiSet = &PLAIN
+    .remove(b'/')
+    .remove(b':')
+    .remove(b',')
+    .remove(b'+')
+    .remove(b'=');
+/// The same inside of brackets.
+const LITERAL: &AsciiSet = &PLAIN.remove(b':');
+
 impl TargetSpec {
+    /// The target as a URI that [`parse`](Self::parse) takes apart into the same parts; of a protocol with a host.
+    #[must_use]
+    pub fn compose(&self) -> String {
+        let encode = |text: &str, plain| utf8_percent_encode(text, plain).to_string();
+        let mut uri = format!("{}://", self.protocol);
+        if let Some(user) = &self.user {
+            if let Some(domain) = &self.domain {
+                uri.push_str(&encode(domain, PLAIN));
+                uri.push(';');
+            }
+            uri.push_str(&encode(user, PLAIN));
+            uri.push('@');
+        }
+        let host = |host: &String| {
+            if host.contains(':') {
+                format!("[{}]", encode(host, LITERAL))
+            } else {
+                encode(host, PLAIN)
+            }
+        };
+        let hosts: Vec<String> = self.hosts.iter().map(host).collect();
+        uri.push_str(&hosts.join(","));
+        if let Some(port) = self.port {
+            uri.push_str(&format!(":{port}"));
+        }
+        uri.push_str(&encode(&self.path, PATH));
+        for (index, (key, value)) in self.options.iter().enumerate() {
+            uri.push(if index == 0 { '?' } else { '&' });
+            uri.push_str(&format!("{}={}", encode(key, PLAIN), encode(value, PLAIN)));
+        }
+        uri
+    }
+
     /// Reads a URI, or a plain path as `file:`. Fails with a usage error that never repeats a password.
     pub fn parse(text: &str) -> Result<Self> {
         if text.is_empty() {
@@ -376,6 +425,26 @@ mod properties {
             let uri = format!("{scheme}://user:{password}@host/{rest}");
             let error = TargetSpec::parse(&uri).expect_err("a password");
             prop_assert!(!format!("{error:?}{error}").contains(&password), "{error:?}");
+        }
+
+        #[test]
+        fn what_is_composed_reads_back(
+            scheme in "nfs|smb|iscsi", path in "(/[^\0]{0,30})?", login in proptest::option::of(("[^\0]{1,12}", proptest::option::of("[^\0]{1,8}"))),
+            host in r"[^\x00]{1,12}", port in proptest::option::of(1_u16..), value in "[^\0]{0,8}"
+        ) {
+            let (user, domain) = login.map_or((None, None), |(user, domain)| (Some(user), domain));
+            let mut spec = TargetSpec {
+                protocol: scheme,
+                domain,
+                user,
+                hosts: vec![host],
+                port,
+                path,
+                options: BTreeMap::from([("mountport".to_owned(), value)]),
+                ..TargetSpec::default()
+            };
+            spec.uri = spec.compose();
+            prop_assert_eq!(TargetSpec::parse(&spec.uri).expect("a URI"), spec);
         }
 
         #[test]

@@ -2,7 +2,7 @@
 //!
 //! Read first: `unit` opens a LUN (`login` finds the portal and logs in, over `context` and `command`, the
 //! safe wrapper of libiscsi), `device` is the control side; `session` is the data side, one session a lane with
-//! a true queue depth, which `spread` multiplies.
+//! a true queue depth, which `spread` multiplies; `discover` lists targets and LUNs.
 //! `address`, `scsi` and `fault` are pure. The kernel's initiator is not involved: no device node appears,
 //! nothing is cached on this computer. Must not know: other protocols, workloads.
 
@@ -13,6 +13,7 @@ mod address;
 mod command;
 mod context;
 mod device;
+pub mod discover;
 mod fault;
 mod login;
 mod part;

@@ -2,7 +2,7 @@
 //! program's own connection.
 //!
 //! Read first: [`mount::open`] goes from a URI to a directory's handle; [`files`] is the control side on top of it,
-//! [`lane`] the data side, one call at a time, and [`folder`] that of small files; [`pipe`] the data side at depth, whose bytes [`calls`], [`connection`],
+//! [`discover`] what a server exports, [`lane`] the data side, one call at a time, and [`folder`] that of small files; [`pipe`] the data side at depth, whose bytes [`calls`], [`connection`],
 //! [`inbox`] and [`frame`] make and take apart. Beneath lie [`client`] (blocking calls, one under way, each bounded in
 //! time), [`dial`] (which port refused, which was silent), [`ports`] (the portmapper), [`wire`] (bytes on a socket) and
 //! [`status`] (what the server's answers mean).
@@ -17,6 +17,7 @@ mod calls;
 mod client;
 mod connection;
 mod dial;
+pub mod discover;
 mod exports;
 mod files;
 mod folder;

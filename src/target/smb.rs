@@ -5,10 +5,11 @@
 //! the one client; [`files`] is the control side, [`session`] the data side over it and [`folder`] that of small files.
 //! libsmbclient holds one lock and one configuration for a whole process, so each of its sessions belongs into a child process of its own ([`home`]
 //! says what its `HOME` must be), and it writes remarks to standard output, which that process must not use for
-//! anything else. [`pipe`] is the data side of `engine=smb2`, which needs none of that.
+//! anything else. [`discover`] asks for the shares of a server, whose list [`shares`] reads. [`pipe`] is the data side of `engine=smb2`, which needs none of that.
 //!
 //! Must not know: other protocols. Units: bytes.
 
+pub mod discover;
 mod fault;
 mod files;
 mod folder;
@@ -20,6 +21,7 @@ mod refusal;
 mod server;
 mod session;
 mod share;
+mod shares;
 
 use crate::error::Result;
 use crate::spec::uri::TargetSpec;

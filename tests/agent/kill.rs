@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use nasgauge::fleet::agent::wire::{Answer, Port, Request, Service};
 use nasgauge::servers::processes;
 
-use crate::harness::{HERE, Raw, closes, names};
+use crate::harness::{HERE, Raw, closes, listens, names};
 use crate::paths::plan;
 
 /// Processes below this one.
@@ -127,4 +127,38 @@ fn a_request_s_process_that_is_killed_is_told_and_the_agent_lives() {
     assert!(error.message.contains("signal 9"), "{error}");
     raw.ask(Request::Facts);
     assert!(matches!(raw.hear().answer, Answer::Facts(_)));
+}
+
+#[test]
+fn a_process_that_hangs_is_ended_at_its_deadline_with_its_port() {
+    let mut raw = Raw::greeted(&[]);
+    let opened = Instant::now();
+    raw.ask(Request::Port(Port {
+        service: Service::Iperf3,
+        address: HERE,
+        port: None,
+        peer: HERE,
+        seconds: 2,
+    }));
+    let Answer::Listening(number) = raw.hear().answer else {
+        panic!("no port");
+    };
+    let address = std::net::SocketAddr::new(HERE, number);
+    let pids = family(raw.process.id().cast_signed());
+    let worker = rustix::process::Pid::from_raw(pids[1]).expect("a process");
+    // A library that never comes back looks like this.
+    rustix::process::kill_process(worker, rustix::process::Signal::STOP).expect("stopped");
+    assert!(listens(address));
+    let told = raw.hear();
+    let Answer::Failed(error) = told.answer else {
+        panic!("{:?}", told.answer);
+    };
+    assert!(error.message.contains("not done in its time"), "{error}");
+    assert!(
+        opened.elapsed() < Duration::from_millis(2_500),
+        "{:?}",
+        opened.elapsed()
+    );
+    closes(address, Duration::from_millis(500));
+    all_gone(&pids[1..]);
 }

@@ -36,10 +36,11 @@ fn an_iperf3_client_is_served_once() {
     assert!(bytes > 1 << 20, "{bytes}");
     agent.finish(&port).expect("well");
     closes(port.address, Duration::from_secs(1));
-    assert_eq!(
-        agent.facts().expect("alive").nasgauge_version,
-        env!("CARGO_PKG_VERSION")
-    );
+    let host = agent.facts().expect("alive").host.expect("a host");
+    assert_eq!(host.nasgauge_version, env!("CARGO_PKG_VERSION"));
+    let before = agent.counters().expect("counters");
+    let after = agent.counters().expect("counters");
+    assert!(after.since(&before).at_ns.is_some_and(|passed| passed > 0));
 }
 
 /// What a hostile client does to an open port; what it gives back stays open until the deadline.

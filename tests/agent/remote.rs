@@ -139,11 +139,14 @@ fn the_static_agent_serves_from_an_empty_chroot_on_another_computer() {
     assert_eq!(names(net.chroot.path()), ["nasgauge"]);
     let mut agent = net.agent("");
     let facts = agent.facts().expect("facts");
-    assert_eq!(facts.architecture.as_deref(), Some("x86_64"));
+    let host = facts.host.expect("what the kernel itself tells");
+    assert_eq!(host.architecture.as_deref(), Some("x86_64"));
     assert_eq!(
-        facts.memory_total_bytes, None,
+        host.memory_total_bytes, None,
         "there is no /proc, and unknown is unknown"
     );
+    let counters = agent.counters().expect("counters");
+    assert!(counters.at_ns.is_some() && counters.cpu.is_none());
     assert_eq!(net.listening(), [""; 0], "nothing listens by itself");
     let own = own_address(address(SERVER)).expect("a route");
     assert_eq!(own, address(CLIENT));
@@ -342,6 +345,16 @@ fn a_real_sshd_takes_the_agent_and_keeps_nothing() {
         drop(agent);
         nothing_left();
     }
+    // A computer of another kind, by what its uname says.
+    let uname = "#!/run/nasgauge/busybox/sh\ncase $1 in -s) echo Linux ;; *) echo armv7l ;; esac\n";
+    done("rm /run/nasgauge/busybox/uname");
+    std::fs::write("/run/nasgauge/busybox/uname", uname).expect("written");
+    done("chmod 755 /run/nasgauge/busybox/uname");
+    let other = sshd.agent("nas", "").err().expect("another machine");
+    assert_eq!(other.kind, Kind::Unsupported, "{other}");
+    assert!(other.message.contains("is Linux armv7l"), "{other}");
+    done("busybox ln -sf /bin/busybox /run/nasgauge/busybox/uname");
+    nothing_left();
     // Killed on the way: the file is on the server, half of it or whole.
     for moment in 0..12_u64 {
         let pid = std::process::id().cast_signed();

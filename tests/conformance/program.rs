@@ -168,6 +168,7 @@ impl Results {
             assert_eq!(row["status"], "ok", "{row:?}");
             assert_eq!(row["errors"], "0", "{row:?}");
             assert!(count(row, "ops") > 0, "{row:?}");
+            assert!(!row["flags"].contains("counters_disagree"), "{row:?}");
             let same = |line: &&Line| {
                 ["run_id", "target", "workload", "direction", "repeat"]
                     .iter()

@@ -10,7 +10,7 @@ use crate::harness::{run, seconds};
 
 /// What a peer does with each connection.
 #[derive(Debug, Clone, Copy)]
-enum Manner {
+pub enum Manner {
     /// Hangs up at once.
     HangsUp,
     /// Answers the first request with random bytes, again and again.
@@ -25,7 +25,7 @@ enum Manner {
     Greets,
 }
 
-const MANNERS: [Manner; 6] = [
+pub const MANNERS: [Manner; 6] = [
     Manner::HangsUp,
     Manner::Babbles,
     Manner::Blurts,
@@ -35,13 +35,13 @@ const MANNERS: [Manner; 6] = [
 ];
 
 /// A listener with such a manner, ended on drop.
-struct Peer {
-    port: u16,
+pub struct Peer {
+    pub port: u16,
     over: Arc<AtomicBool>,
 }
 
 impl Peer {
-    fn start(manner: Manner) -> Self {
+    pub fn start(manner: Manner) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("free");
         let port = listener.local_addr().expect("bound").port();
         let over = Arc::new(AtomicBool::new(false));

@@ -186,11 +186,11 @@ fn a_network_that_drops_everything_in_mid_run() {
 }
 
 /// Packet filter rules of the sandbox's network, gone on drop.
-struct Rules(String);
+pub struct Rules(String);
 
 impl Rules {
     /// Packets from and to these ports of TCP vanish.
-    fn drop(ports: &[u16]) -> Self {
+    pub fn drop(ports: &[u16]) -> Self {
         assert!(
             nasgauge::servers::sandbox::Sandbox::inside(),
             "needs nasgauge's sandbox: run ./test"

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::Tally;
 use crate::error::{Error, Kind, Phase, Result};
-use crate::probe::host::Host;
+use crate::probe::{Counters, Snapshot};
 use crate::spec::workload;
 
 /// Counts up with every change of the words below: two builds of one version may differ.
@@ -84,6 +84,8 @@ pub struct Ask {
 pub enum Request {
     /// Facts about the agent's computer.
     Facts,
+    /// What moves there: asked before and after a run.
+    Counters,
     /// One test port; answered by [`Answer::Listening`], and by the last word when the test is over.
     Port(Port),
     /// A run on the agent's own storage.
@@ -200,7 +202,9 @@ pub enum Answer {
     /// It is over, and not well.
     Failed(Error),
     /// Facts about the agent's computer.
-    Facts(Box<Host>),
+    Facts(Box<Snapshot>),
+    /// What moved on it up to now.
+    Counters(Box<Counters>),
     /// What a run on the agent's storage found.
     Storage(Box<StorageReport>),
     /// Where below its path the marker is; None when it is not.

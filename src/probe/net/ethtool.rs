@@ -26,7 +26,7 @@ const A_HEADER_FLAGS: u16 = 3;
 /// Asks for counters beside settings.
 const FLAG_STATS: u32 = 4;
 
-/// The questions, by their number in linux/ethtool_netlink.h.
+/// The questions, by their number in `linux/ethtool_netlink.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Question {
     /// Speeds, duplex, what both ends offer.

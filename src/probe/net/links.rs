@@ -1,7 +1,7 @@
 //! Interfaces as the kernel lists them over netlink: kind, MTU, counters. Works without /sys, and in any network
 //! namespace, where a /sys mounted elsewhere would tell of other interfaces.
 //!
-//! Layout after rtnetlink(7) and linux/if_link.h. Must not know: speeds and hardware. Sizes are in bytes.
+//! Layout after rtnetlink(7) and `linux/if_link.h`. Must not know: speeds and hardware. Sizes are in bytes.
 
 use rustix::net::Protocol;
 

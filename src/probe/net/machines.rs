@@ -16,11 +16,29 @@ fn fixtures() -> PathBuf {
 
 /// The tree of one kind of machine, in a directory that ends with the test.
 pub fn tree(kind: &str) -> TempDir {
-    let text = match kind {
+    unpack(&text(kind))
+}
+
+/// The text of a tree, as [`unpack`] takes it.
+pub fn text(kind: &str) -> String {
+    match kind {
         "empty" => String::new(),
         _ => fs::read_to_string(fixtures().join(kind).join("net.txt")).expect("a fixture"),
-    };
-    unpack(&text)
+    }
+}
+
+/// The same tree with `body` in every file.
+pub fn damaged(tree: &str, body: &str) -> String {
+    let heads = tree.lines().filter(|line| line.starts_with("=== "));
+    heads
+        .map(|head| {
+            if head.contains(" -> ") {
+                format!("{head}\n")
+            } else {
+                format!("{head}\n{body}\n")
+            }
+        })
+        .collect()
 }
 
 /// Lays out `=== PATH` with the text after it, and `=== PATH -> TARGET`.

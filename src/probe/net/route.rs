@@ -76,10 +76,10 @@ pub fn route_to(destination: IpAddr) -> Result<Route> {
         None => name_of(answer.interface_index)
             .map_err(|error| Error::io(Phase::Connect, &error, &doing()))?,
     };
-    Ok(finish(answer, interface, link, address))
+    Ok(finish(&answer, interface, link, address))
 }
 
-fn finish(answer: Answer, interface: String, link: Option<&Link>, address: IpAddr) -> Route {
+fn finish(answer: &Answer, interface: String, link: Option<&Link>, address: IpAddr) -> Route {
     let interface_mtu = link.and_then(|link| link.mtu_bytes);
     Route {
         interface,
@@ -199,7 +199,7 @@ mod tests {
         };
         let there = IpAddr::from([10, 9, 9, 9]);
         let parsed = parse(&bytes).expect("an answer");
-        let route = finish(parsed.clone(), "eth1".into(), Some(&link), there);
+        let route = finish(&parsed, "eth1".into(), Some(&link), there);
         assert_eq!((route.mtu_bytes, route.path_mtu_known), (Some(1400), true));
         assert_eq!(route.source, Some(IpAddr::from([10, 0, 0, 2])));
         assert_eq!(route.gateway, Some(IpAddr::from([10, 0, 0, 1])));
@@ -208,7 +208,7 @@ mod tests {
             path_mtu_bytes: None,
             ..parsed
         };
-        let route = finish(untold, "eth1".into(), Some(&link), there);
+        let route = finish(&untold, "eth1".into(), Some(&link), there);
         assert_eq!((route.mtu_bytes, route.path_mtu_known), (Some(9000), false));
     }
 

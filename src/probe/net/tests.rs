@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::probe::net::machines::{KINDS, answer, tree};
 use crate::probe::net::settings::TcpSettings;
+use crate::probe::{irq, pcie};
 
 fn nics(kind: &str) -> Vec<Nic> {
     under(tree(kind).path(), &[], kind == "vm")
@@ -184,6 +187,27 @@ fn every_machine_s_facts_survive_json() {
         let text = serde_json::to_string(&counters).expect("plain data");
         let read: statistics::PerInterface = serde_json::from_str(&text).expect("its own text");
         assert_eq!(read, counters);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn files_full_of_anything_are_read_without_a_panic(
+        which in 0_usize..3,
+        text in "(-?[0-9a-f]{1,20}|[0-9]{1,5}-[0-9]{1,9}|[A-Za-z :,.0-9-]{0,40}|\\PC{0,20})(\n.{0,40}){0,3}",
+    ) {
+        let original = machines::text(KINDS[which]);
+        let damaged = machines::damaged(&original, &text.replace("=== ", ""));
+        let root = machines::unpack(&damaged);
+        let root = root.path();
+        let _ = (under(root, &[], false), statistics::read(root), settings::read(root));
+        let _ = (pcie::read(root), irq::read(root), irq::softnet_read(root));
+        let _ = irq::steering(root, "eth0");
+        for way in pcie::read(root).unwrap_or_default().values() {
+            let _ = (way.usable_bytes_per_s(), way.held_back());
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use serde::{Deserialize, Serialize};
 
@@ -131,23 +131,7 @@ impl TcpInfo {
     /// Asks the kernel about a TCP socket of our own. Errors: it is none.
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
         let mut bytes = [0_u8; ROOM];
-        let mut length = ROOM as libc::socklen_t;
-        // SAFETY: `bytes` has room for `length` bytes, the kernel writes no more than that and says how many; the socket is
-        // open for as long as it is borrowed.
-        #[expect(unsafe_code, reason = "rustix does not read TCP_INFO")]
-        let status = unsafe {
-            libc::getsockopt(
-                socket.as_fd().as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_INFO,
-                bytes.as_mut_ptr().cast(),
-                &raw mut length,
-            )
-        };
-        if status != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let length = usize::try_from(length).unwrap_or(0).min(ROOM);
+        let length = fill(socket.as_fd(), &mut bytes)?;
         Ok(Self::parse(&bytes[..length]))
     }
 
@@ -194,6 +178,27 @@ impl TcpInfo {
         let rtt_us = self.min_rtt_us.or(self.rtt_us)?;
         Some(window as f64 * 1e6 / f64::from(rtt_us))
     }
+}
+
+/// Asks for `TCP_INFO`; gives how many bytes came.
+fn fill(socket: BorrowedFd<'_>, bytes: &mut [u8; ROOM]) -> io::Result<usize> {
+    let mut length = ROOM as libc::socklen_t;
+    // SAFETY: `bytes` has room for `length` bytes, the kernel writes no more than that and says how many; the socket is
+    // open for as long as it is borrowed.
+    #[expect(unsafe_code, reason = "rustix does not read TCP_INFO")]
+    let status = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            bytes.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if status != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(usize::try_from(length).unwrap_or(0).min(ROOM))
 }
 
 /// `tcpi_delivery_rate_app_limited` is the first bit of its byte: the lowest on little-endian machines.
@@ -399,8 +404,8 @@ mod tests {
         let (_silent, _) = listener.accept().expect("the other end");
         client.set_nonblocking(true).expect("possible");
         // Until neither end has room.
-        let mut written = 0;
-        while let Ok(bytes) = client.write(&[0; 65_536]) {
+        let (mut written, block) = (0, vec![0; 65_536]);
+        while let Ok(bytes) = client.write(&block) {
             written += bytes;
         }
         assert!(written > 65_536);

@@ -1,39 +1,75 @@
 //! What both ends and this computer's kernel said of a test, as figures.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use super::Traffic;
 use crate::iperf3::{End, Side, Start};
 use crate::network::{Flows, Sample, Sender, Way};
-use crate::probe::cpu::Ticks;
-use crate::probe::sockets::{self, Connection};
+use crate::probe::cpu::{self, Ticks};
+use crate::probe::sockets::{self, Connection, Filter};
 
 /// A connection that moved less than this carried no data: it is the control connection.
 const DATA: u64 = 64 << 10;
 
 /// A reading of this computer's counters.
-pub(super) type Reading = (Option<Ticks>, Option<Vec<Connection>>);
+pub(super) struct Reading {
+    at: Instant,
+    ticks: Option<Ticks>,
+    connections: Vec<Connection>,
+}
+
+impl Reading {
+    /// The counters now, and those of the connections to a server.
+    pub(super) fn take(server: SocketAddr) -> Self {
+        let connections = sockets::connections(&Filter::to(server)).unwrap_or_default();
+        Self {
+            at: Instant::now(),
+            ticks: cpu::read(std::path::Path::new("/")),
+            connections,
+        }
+    }
+}
 
 /// All that was heard of a test with one server.
 #[derive(Default)]
 pub(super) struct Heard {
     pub(super) start: Option<Start>,
     pub(super) end: Option<End>,
+    /// When data began to flow.
+    pub(super) begun: Option<Instant>,
     /// When the measured time began.
     pub(super) base: Option<Instant>,
     /// Samples of this end, by whether it sends.
     pub(super) samples: HashMap<bool, Vec<Sample>>,
+    /// The last reading of the warm-up.
     pub(super) before: Option<Reading>,
+    /// The last reading of the measured time.
     pub(super) after: Option<Reading>,
 }
 
+/// The end of the measured time is where connections are taken down; a reading keeps away from it.
+const MARGIN: Duration = Duration::from_millis(50);
+
 impl Heard {
+    /// Keeps a reading where it is of use.
+    pub(super) fn read(&mut self, reading: Reading, warm_up: u32, seconds: u32) {
+        let Some(begun) = self.begun else { return };
+        let start = begun + Duration::from_secs(u64::from(warm_up));
+        let end = start + Duration::from_secs(u64::from(seconds));
+        if reading.at < start || self.before.is_none() {
+            self.before = Some(reading);
+        } else if reading.at + MARGIN < end {
+            self.after = Some(reading);
+        }
+    }
+
     /// The least round-trip time that the kernel saw, in seconds.
     pub(super) fn idle_rtt_s(&self) -> Option<f64> {
-        let (_, connections) = self.after.as_ref().or(self.before.as_ref())?;
-        let least = connections
-            .as_ref()?
+        let reading = self.after.as_ref().or(self.before.as_ref())?;
+        let least = reading
+            .connections
             .iter()
             .filter_map(|connection| connection.tcp.min_rtt_us)
             .filter(|rtt| *rtt > 0 && *rtt < u32::MAX)
@@ -85,12 +121,19 @@ fn one_way(heard: &Heard, flows: u32, traffic: Traffic, way: Way, start: Option<
         .find(|side| side.bytes > 0 && side.end > side.start)
         .cloned()
         .unwrap_or_default();
+    let mut bytes = told.bytes;
+    let mut seconds = told.end - told.start;
+    if way == Way::Send
+        && let Some((acknowledged, time)) = acknowledged(heard, flows)
+    {
+        (bytes, seconds) = (acknowledged, time);
+    }
     let cpu = end.cpu_utilization_percent;
     Flows {
         flows,
         both: traffic == Traffic::Both,
-        bytes: told.bytes,
-        seconds: told.end - told.start,
+        bytes,
+        seconds,
         samples,
         sender: sender(heard, way, sent.as_ref()),
         congestion_control: end.sender_tcp_congestion.filter(|_| !back),
@@ -115,9 +158,28 @@ fn shifted(sample: Sample, by: f64) -> Sample {
 }
 
 fn busiest(heard: &Heard) -> Option<f64> {
-    let before = heard.before.as_ref()?.0.as_ref()?;
-    let after = heard.after.as_ref()?.0.as_ref()?;
-    after.busiest_since(before)
+    let before = heard.before.as_ref()?.ticks.as_ref()?;
+    let after = heard.after.as_ref()?.ticks.as_ref()?;
+    Some(after.since(before)?.busiest()?.busy)
+}
+
+/// Bytes that the receiver's kernel acknowledged between the two readings, and the time between them. The server's own
+/// sum is less sure: how long its count ran, iperf3 does not tell.
+fn acknowledged(heard: &Heard, flows: u32) -> Option<(u64, f64)> {
+    let (before, after) = (heard.before.as_ref()?, heard.after.as_ref()?);
+    let mut bytes = 0;
+    let mut counted = 0;
+    for (_, _, growth) in sockets::since(&after.connections, &before.connections) {
+        if let Some(acknowledged) = growth
+            .bytes_acked
+            .filter(|acknowledged| *acknowledged > DATA)
+        {
+            bytes += acknowledged;
+            counted += 1;
+        }
+    }
+    let seconds = after.at.duration_since(before.at).as_secs_f64();
+    (counted == flows && seconds > 0.0).then_some((bytes, seconds))
 }
 
 /// What is known here of the sending end: all of it where this computer sends.
@@ -126,11 +188,11 @@ fn sender(heard: &Heard, way: Way, sent: Option<&Side>) -> Sender {
         .and_then(|side| side.retransmits)
         .and_then(|count| u64::try_from(count).ok());
     let none = Vec::new();
-    let connections = |reading: &Option<Reading>| -> Vec<Connection> {
-        let found = reading.as_ref().and_then(|reading| reading.1.as_ref());
-        found.unwrap_or(&none).clone()
+    let connections = |reading: Option<&Reading>| {
+        reading.map_or_else(|| none.clone(), |reading| reading.connections.clone())
     };
-    let (before, after) = (connections(&heard.before), connections(&heard.after));
+    let before = connections(heard.before.as_ref());
+    let after = connections(heard.after.as_ref());
     let data: Vec<&Connection> = after
         .iter()
         .filter(|connection| {

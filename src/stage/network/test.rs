@@ -1,23 +1,24 @@
 //! One test: a child process for each server, their events, and what this computer counts meanwhile.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use super::ends::{self, Heard};
+use super::ends::{self, Heard, Reading};
 use super::{Ask, Ground, Server, Tested, Traffic, Watch};
 use crate::clock::monotonic_ns;
 use crate::error::{Error, Kind, Phase, Result};
 use crate::fleet::flows::{FlowOrder, FlowTest, failure};
 use crate::iperf3::{Event, Interval, IntervalSum};
 use crate::network::{Sample, Way, warm_up_s};
-use crate::probe::cpu;
 use crate::probe::net::rates::Sampler;
 use crate::probe::net::statistics;
 use crate::probe::path_mtu::{self, PathMtu};
-use crate::probe::sockets::{self, Filter};
 
 /// How often the children are heard.
 const POLL: Duration = Duration::from_millis(20);
+/// How often the counters of this computer are read.
+const READING: Duration = Duration::from_millis(100);
 /// A server that took the connection says something within this time.
 const SILENCE: Duration = Duration::from_secs(5);
 /// The exchange of results after the last byte.
@@ -35,6 +36,8 @@ struct Running<'a> {
     heard: Heard,
     /// Since when nothing was heard.
     quiet_since: Instant,
+    /// When this computer's counters were read last.
+    read: Instant,
     empty: u32,
     /// Bytes each way in the last sample, as bits per second.
     now: Vec<(Way, f64)>,
@@ -72,6 +75,7 @@ pub(super) fn run(
             launched: Instant::now(),
             heard: Heard::default(),
             quiet_since: Instant::now(),
+            read: Instant::now(),
             empty: 0,
             now: Vec::new(),
             failed: None,
@@ -99,6 +103,12 @@ pub(super) fn run(
         for (one, ground) in running.iter_mut().zip(grounds.iter()) {
             hear(one, ground, warm_up);
             watch_time(one, ask, warm_up);
+            if one.read.elapsed() >= READING && !one.over() {
+                one.read = Instant::now();
+                let address = SocketAddr::new(one.server.address, one.server.port);
+                let reading = Reading::take(address);
+                one.heard.read(reading, warm_up, ask.seconds);
+            }
         }
         let measuring = running.iter().any(|one| one.heard.base.is_some());
         if measuring && sampled.elapsed() >= Duration::from_secs(1) {
@@ -198,7 +208,10 @@ fn hear(one: &mut Running<'_>, ground: &Ground, warm_up: u32) {
         };
         one.quiet_since = at;
         match event {
-            Event::Start(start) => one.heard.start = Some(start),
+            Event::Start(start) => {
+                one.heard.start = Some(start);
+                one.heard.begun = Some(at);
+            }
             Event::Interval(interval) => interval_ended(one, ground, warm_up, at, &interval),
             Event::End(end) => one.heard.end = Some(end),
             Event::Error(data) => {
@@ -228,20 +241,9 @@ fn interval_ended(
         one.now.push((way, sample.bits_per_s().unwrap_or(0.0)));
         heard.samples.entry(sum.sender).or_default().push(sample);
     }
-    let filter = Filter::to(std::net::SocketAddr::new(
-        one.server.address,
-        one.server.port,
-    ));
-    let reading = (cpu::ticks(), sockets::connections(&filter).ok());
     if !interval.sum.omitted && heard.base.is_none() {
         let length = Duration::from_secs_f64(interval.sum.end.max(0.0));
         heard.base = Some(at.checked_sub(length).unwrap_or(at));
-    }
-    if heard.base.is_none() || heard.before.is_none() {
-        // The last reading of the warm-up is where measuring starts.
-        heard.before = Some(reading);
-    } else {
-        heard.after = Some(reading);
     }
     one.empty = if bytes == 0 { one.empty + 1 } else { 0 };
     if one.empty >= EMPTY {

@@ -154,7 +154,7 @@ fn redirected(fault: &Fault) -> bool {
 }
 
 /// The name to log in under.
-fn initiator_of(address: &Address) -> String {
+pub fn initiator_of(address: &Address) -> String {
     address
         .initiator
         .clone()
@@ -216,22 +216,7 @@ fn refused(
 ) -> Error {
     let peer = address.portal();
     let Some(status) = heard.refusal else {
-        let waited = login.connect_timeout().as_secs_f64();
-        let message = match fault {
-            Fault::TimedOut => format!(
-                "{peer} accepted the connection but did not answer the iSCSI login within {waited:.1} s; is it an iSCSI target, and is it running?"
-            ),
-            Fault::Gone(_) => format!(
-                "{peer} ended the connection during the iSCSI login; is it an iSCSI target, and does it let this computer in?"
-            ),
-            _ => return fault.error(Phase::Authenticate, "log in", &peer, waited),
-        };
-        let kind = if *fault == Fault::TimedOut {
-            Kind::TimedOut
-        } else {
-            Kind::Gone
-        };
-        return Error::new(Phase::Connect, kind, message);
+        return unheard(&peer, fault, login);
     };
     let refusal = Refusal {
         status,
@@ -257,6 +242,52 @@ fn refused(
         }
     }
     error
+}
+
+/// The targets that the portal of `address` shows; all of it ends by `deadline`. Its target and LUN do not matter.
+pub fn discover(address: &Address, login: &Login, deadline: u64) -> Result<Vec<String>> {
+    let timeout = login.connect_timeout();
+    let portal = numeric(portal::reach(&address.host, address.port, timeout)?);
+    let peer = address.portal();
+    let mut context = prepared(address, login, &initiator_of(address), None)?;
+    context
+        .connect(&portal, deadline)
+        .map_err(|fault| connecting(&fault, &peer, login))?;
+    let (result, heard) = context.login(deadline);
+    if let Err(fault) = result {
+        let Some(status) = heard.refusal else {
+            return Err(unheard(&peer, &fault, login));
+        };
+        let message = format!("{peer} refuses to tell its targets (login status {status:#06x})");
+        return Err(Error::new(Phase::Authenticate, Kind::Denied, message));
+    }
+    let names = context.discover(deadline).map_err(|fault| {
+        let waited = timeout.as_secs_f64();
+        fault.error(Phase::Open, "list the targets", &peer, waited)
+    })?;
+    context.logout(deadline);
+    Ok(names)
+}
+
+/// A login that was not answered.
+fn unheard(peer: &str, fault: &Fault, login: &Login) -> Error {
+    let waited = login.connect_timeout().as_secs_f64();
+    let (kind, message) = match fault {
+        Fault::TimedOut => (
+            Kind::TimedOut,
+            format!(
+                "{peer} accepted the connection but did not answer the iSCSI login within {waited:.1} s; is it an iSCSI target, and is it running?"
+            ),
+        ),
+        Fault::Gone(_) => (
+            Kind::Gone,
+            format!(
+                "{peer} ended the connection during the iSCSI login; is it an iSCSI target, and does it let this computer in?"
+            ),
+        ),
+        _ => return fault.error(Phase::Authenticate, "log in", peer, waited),
+    };
+    Error::new(Phase::Connect, kind, message)
 }
 
 /// The targets that a portal shows, when it does.

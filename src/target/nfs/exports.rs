@@ -28,9 +28,9 @@ pub(super) struct Mounting<'a> {
 }
 
 /// An export and the hosts that may mount it.
-struct Export {
-    path: String,
-    hosts: Vec<String>,
+pub(super) struct Export {
+    pub(super) path: String,
+    pub(super) hosts: Vec<String>,
 }
 
 impl<'a> Mounting<'a> {
@@ -173,24 +173,36 @@ impl<'a> Mounting<'a> {
 
     /// The server's list of exports; None where it does not tell.
     fn exports(&mut self) -> Option<Vec<Export>> {
+        self.list().ok()
+    }
+
+    /// Tells the server that a mount was only a look, so that its own list of mounts stays true.
+    pub(super) fn leave(&mut self, path: &str) {
         let Self { dialer, client, .. } = self;
-        let listed = dialer.wait(dialer.limit(), client.export()).ok()?;
+        let path = dirpath(Opaque::borrowed(path.as_bytes()));
+        // A server that does not listen keeps a line in a list that nothing depends on.
+        let _ = dialer.wait(dialer.limit(), client.umnt(path));
+    }
+
+    /// The server's list of exports.
+    pub(super) fn list(&mut self) -> Result<Vec<Export>> {
+        let Self { dialer, client, .. } = self;
+        let listed = dialer.wait(dialer.limit(), client.export());
+        let doing = || format!("list the exports of {}", self.name);
+        let listed = listed.map_err(|failure| failure.error(Phase::Open, &doing()))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Some(
-            listed
-                .into_inner()
-                .into_iter()
-                .map(|node| Export {
-                    path: text(&node.ex_dir.0),
-                    hosts: node
-                        .ex_groups
-                        .into_inner()
-                        .iter()
-                        .map(|host| text(&host.0))
-                        .collect(),
-                })
-                .collect(),
-        )
+        let nodes = listed.into_inner().into_iter();
+        Ok(nodes
+            .map(|node| Export {
+                path: text(&node.ex_dir.0),
+                hosts: node
+                    .ex_groups
+                    .into_inner()
+                    .iter()
+                    .map(|host| text(&host.0))
+                    .collect(),
+            })
+            .collect())
     }
 }
 

@@ -154,7 +154,7 @@ fn is_directory(client: &mut Client, handle: &nfs_fh3, path: &str) -> Result<()>
 }
 
 /// The ids to show the server: the URI's, else this process's with its groups.
-fn identity(options: &Options) -> (Who, opaque_auth<'static>) {
+pub(super) fn identity(options: &Options) -> (Who, opaque_auth<'static>) {
     let uid = options
         .uid
         .unwrap_or_else(|| rustix::process::geteuid().as_raw());

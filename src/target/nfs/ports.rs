@@ -14,7 +14,7 @@ use super::status::{self, Failure};
 use super::wire::{From, Io};
 
 /// NFS's own port, where the portmapper is not asked.
-const NFS_PORT: u16 = 2049;
+pub(super) const NFS_PORT: u16 = 2049;
 /// The version of rpcbind's protocol that knows IPv6.
 const RPCBIND_VERSION: u32 = 4;
 /// `RPCBPROC_GETADDR`.
@@ -51,6 +51,22 @@ const fn mount(port: u16, named: bool) -> Service {
 
 /// Finds both ports; asks the portmapper only for what the URI leaves open.
 pub(super) fn find(dialer: &Dialer, port: Option<u16>, mount_port: Option<u16>) -> Result<Ports> {
+    look(dialer, port, mount_port).map_err(Missing::explain)
+}
+
+/// Ports that could not be found, and what answers on the NFS port itself.
+pub(super) struct Missing {
+    pub(super) error: Error,
+    pub(super) answer: Answer,
+    nfs_port: u16,
+}
+
+/// [`find`], with what is known beside the failure.
+pub(super) fn look(
+    dialer: &Dialer,
+    port: Option<u16>,
+    mount_port: Option<u16>,
+) -> std::result::Result<Ports, Missing> {
     if let (Some(port), Some(mount_port)) = (port, mount_port) {
         return Ok(Ports {
             nfs: nfs(port),
@@ -58,8 +74,14 @@ pub(super) fn find(dialer: &Dialer, port: Option<u16>, mount_port: Option<u16>) 
         });
     }
     let mut nfs_port = port;
-    ask(dialer, &mut nfs_port, mount_port)
-        .map_err(|error| explain(dialer, nfs_port.unwrap_or(NFS_PORT), error))
+    ask(dialer, &mut nfs_port, mount_port).map_err(|error| {
+        let nfs_port = nfs_port.unwrap_or(NFS_PORT);
+        Missing {
+            error,
+            answer: probe(dialer, nfs_port),
+            nfs_port,
+        }
+    })
 }
 
 /// Asks for what is not known; leaves the NFS port in `port` as soon as it is.
@@ -93,25 +115,32 @@ fn ask(dialer: &Dialer, port: &mut Option<u16>, mount_port: Option<u16>) -> Resu
     })
 }
 
-/// Makes an answer out of "no portmapper" or "not registered": what answers on the NFS port itself?
-fn explain(dialer: &Dialer, nfs_port: u16, mut error: Error) -> Error {
-    match probe(dialer, nfs_port) {
-        Answer::Newer(words) => return Error::new(Phase::Connect, Kind::Unsupported, words),
-        Answer::Three => {
-            error.message = format!(
-                "{}; NFS version 3 does answer on port {nfs_port}, so only the port of the MOUNT service is \
-                 missing: give it as nfs://HOST:{nfs_port}/EXPORT?mountport=N",
-                error.message
-            );
+impl Missing {
+    /// Makes an answer out of "no portmapper" or "not registered".
+    fn explain(self) -> Error {
+        let Self {
+            mut error,
+            answer,
+            nfs_port,
+        } = self;
+        match answer {
+            Answer::Newer(words) => return Error::new(Phase::Connect, Kind::Unsupported, words),
+            Answer::Three => {
+                error.message = format!(
+                    "{}; NFS version 3 does answer on port {nfs_port}, so only the port of the MOUNT service is \
+                     missing: give it as nfs://HOST:{nfs_port}/EXPORT?mountport=N",
+                    error.message
+                );
+            }
+            Answer::Nothing => {
+                error.message = format!(
+                    "{}; if the server uses fixed ports, give both: nfs://HOST:PORT/EXPORT?mountport=N",
+                    error.message
+                );
+            }
         }
-        Answer::Nothing => {
-            error.message = format!(
-                "{}; if the server uses fixed ports, give both: nfs://HOST:PORT/EXPORT?mountport=N",
-                error.message
-            );
-        }
+        error
     }
-    error
 }
 
 /// The better error for a MOUNT service that is not there: the server may do without, speaking newer versions only.
@@ -122,13 +151,18 @@ pub(super) fn without_mount(dialer: &Dialer, nfs: &Service, error: Error) -> Err
     }
 }
 
-enum Answer {
+/// What answers on the NFS port.
+pub(super) enum Answer {
+    /// Versions above 3 only, in words.
     Newer(String),
+    /// NFS version 3.
     Three,
+    /// Nothing, or no NFS.
     Nothing,
 }
 
-fn probe(dialer: &Dialer, port: u16) -> Answer {
+/// Asks the NFS port itself.
+pub(super) fn probe(dialer: &Dialer, port: u16) -> Answer {
     let Ok(io) = dialer.try_dial(port, From::Privileged) else {
         return Answer::Nothing;
     };

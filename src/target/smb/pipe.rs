@@ -9,12 +9,12 @@
 //! writes at once. While a send would block, answers are taken in. Must not know: libsmbclient.
 
 mod calls;
-mod carrier;
+pub(super) mod carrier;
 mod door;
 mod frame;
 mod inbox;
 mod seal;
-mod status;
+pub(super) mod status;
 mod wire;
 
 use std::collections::VecDeque;

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::spec::uri::TargetSpec;
 
 /// The port of SMB over TCP.
-const PORT: u16 = 445;
+pub(super) const PORT: u16 = 445;
 /// libsmbclient copies user, password and domain into buffers of 256 bytes and would cut longer ones in silence.
 const CREDENTIAL_MAX: usize = 255;
 /// What stays as it is in a URL for libsmbclient. An IPv6 address must have its colons escaped: brackets fail.

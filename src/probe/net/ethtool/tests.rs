@@ -51,8 +51,8 @@ fn bits(mask: bool, names: &[(&str, bool)]) -> Vec<u8> {
 #[test]
 fn a_veth_s_answers_are_read() {
     let features = Features::parse(&saved("veth", "va", "features")).expect("features");
-    assert!(features.on("tx-tcp-segmentation") && features.on("rx-gro"));
-    assert!(!features.on("rx-lro") && !features.on("no-such-thing"));
+    assert!(features.on("tx-tcp-segmentation") && features.on("rx-checksum"));
+    assert!(!features.on("rx-gro") && !features.on("no-such-thing"));
     assert!(
         features
             .changeable
@@ -91,7 +91,13 @@ fn a_virtio_card_s_answers_are_read() {
     // One queue has no table to spread over.
     assert_eq!(Rss::parse(&saved("vm", "eth0", "rss")), None);
     let features = Features::parse(&saved("vm", "eth0", "features")).expect("features");
-    assert!(!features.active.is_empty());
+    assert!(features.on("rx-gro") && features.on("highdma") && !features.on("rx-lro"));
+    let fixed = "highdma".to_owned();
+    assert!(
+        !features.changeable.contains(&fixed),
+        "it can't be switched"
+    );
+    assert_eq!(features.active.len(), 10);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 const ANSWER_MAX: usize = 64 << 10;
 
 /// One end of the carrier.
-pub(super) struct Carrier(pub(super) Arc<TcpStream>);
+pub(in crate::target::smb) struct Carrier(pub(in crate::target::smb) Arc<TcpStream>);
 
 #[async_trait]
 impl TransportSend for Carrier {

@@ -23,7 +23,7 @@ pub(super) fn refused(phase: Phase, status: NtStatus, address: &str, doing: &str
 }
 
 /// The kind of failure.
-pub(super) fn kind(status: NtStatus) -> Kind {
+pub(in crate::target::smb) fn kind(status: NtStatus) -> Kind {
     match status.0 {
         // Disk full, quota exceeded.
         0xc000_007f | 0xc000_0044 => Kind::NoSpace,

@@ -1,0 +1,37 @@
+//! What programs that are not ours say of a lab's network, and what arithmetic does.
+
+use super::{Host, run};
+
+/// The round trip as ping sees it, in milliseconds: the least and the median of 100.
+pub fn ping(from: &Host, to: &Host) -> (f64, f64) {
+    let address = to.address.to_string();
+    let said = run(from
+        .command("ping")
+        .args(["-c", "100", "-i", "0.01", &address]));
+    // 64 bytes from 10.77.0.2: icmp_seq=1 ttl=64 time=1.05 ms
+    let time = |line: &str| line.split("time=").nth(1)?.split(' ').next()?.parse().ok();
+    let mut times: Vec<f64> = said.lines().filter_map(time).collect();
+    times.sort_by(f64::total_cmp);
+    assert_eq!(times.len(), 100, "{said}");
+    (times[0], times[50])
+}
+
+/// What Debian's iperf3 carries for three seconds after its first, with these further options, in bits per second of the
+/// receiver's bytes; `to` has [`Server::iperf3`](super::Server::iperf3).
+pub fn iperf3(from: &Host, to: &Host, more: &[&str]) -> f64 {
+    let address = to.address.to_string();
+    let said = run(from
+        .command("iperf3")
+        .args(["-c", &address, "-J", "-O", "1", "-t", "3"])
+        .args(more));
+    let said: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    said["end"]["sum_received"]["bits_per_second"]
+        .as_f64()
+        .expect("a rate")
+}
+
+/// What TCP carries of a rate that counts Ethernet's 14 bytes, as `tbf` does: 52 of each packet are heads (with time
+/// stamps).
+pub fn payload(rate: f64, mtu: f64) -> f64 {
+    rate * (mtu - 52.0) / (mtu + 14.0)
+}
