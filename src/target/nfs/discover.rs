@@ -10,13 +10,13 @@ use crate::error::{Error, Kind, Phase, Result};
 use crate::target::{Discovery, Offer, Search};
 
 use super::Options;
-use super::address;
 use super::client::{Client, Life};
 use super::dial::Dialer;
 use super::exports::{Export, Mounting};
 use super::mount::identity;
 use super::path;
 use super::ports::{self, Answer, Missing};
+use crate::probe::names::resolve;
 
 /// How a host is asked.
 pub const DISCOVERY: Discovery = Discovery {
@@ -35,7 +35,7 @@ const EVERYONE: &[&str] = &["*", "(everyone)", "0.0.0.0/0", "::/0", "0.0.0.0/0.0
 fn find(search: &Search) -> Result<Vec<Offer>> {
     let login = &search.login;
     let mut worst: Option<Error> = None;
-    for address in address::resolve(login.spec.host(), login.connect_timeout())? {
+    for address in resolve(login.spec.host(), login.connect_timeout())? {
         match at(search, address) {
             // A name may have an address that this server does not listen on.
             Err(error) if error.phase == Phase::Connect => {

@@ -1,0 +1,329 @@
+//! `nasgauge net` on networks whose limits are known, against Debian's iperf3 server.
+
+use std::collections::HashMap;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use crate::lab::reference::payload;
+use crate::lab::{Host, Lab, Link, Server, Way};
+
+/// The program's output and exit code, run on a host.
+pub fn net(host: &Host, arguments: &[&str]) -> (Output, tempfile::TempDir) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let out = directory.path().join("results");
+    let output = host
+        .command(env!("CARGO_BIN_EXE_nasgauge"))
+        .args(["net", "--quiet"])
+        .args(arguments)
+        .arg("--out")
+        .arg(&out)
+        .output()
+        .expect("nasgauge starts");
+    (output, directory)
+}
+
+/// The rows that the program printed as CSV.
+pub fn rows(output: &Output) -> Vec<HashMap<String, String>> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let header = reader.headers().expect("a header").clone();
+    reader
+        .records()
+        .map(|record| {
+            let record = record.expect("a row");
+            let pairs = header.iter().zip(record.iter());
+            pairs
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect()
+        })
+        .collect()
+}
+
+/// Rates in bits per second of the rows of a direction.
+fn rates(rows: &[HashMap<String, String>], direction: &str) -> Vec<f64> {
+    let mine = rows.iter().filter(|row| row["direction"] == direction);
+    mine.map(|row| {
+        assert_eq!(row["status"], "ok", "{row:?}");
+        let rate: f64 = row["throughput_bytes_per_s"].parse().expect("a rate");
+        rate * 8.0
+    })
+    .collect()
+}
+
+fn assert_within(got: f64, wanted: f64, share: f64, what: &str) {
+    eprintln!("{what}: {:.1} of {:.1} Mbit/s", got / 1e6, wanted / 1e6);
+    assert!(
+        (got / wanted - 1.0).abs() <= share,
+        "{what}: {got} of {wanted}"
+    );
+}
+
+#[test]
+#[ignore = "needs root and servers"]
+fn the_rate_imposed_is_the_rate_told_each_way() {
+    let asymmetric = Link {
+        rate_b_to_a: Some(400_000_000),
+        ..Link::rate(1_000_000_000)
+    };
+    let jumbo = Link {
+        mtu: 9000,
+        ..Link::rate(1_000_000_000)
+    };
+    let links = [
+        ("1 Gbit/s", Link::rate(1_000_000_000)),
+        ("984.4 Mbit/s", Link::rate(984_400_000)),
+        ("MTU 9000", jumbo),
+        ("400 Mbit/s back", asymmetric),
+    ];
+    for (name, link) in links {
+        let lab = Lab::pair(&link);
+        let _server = Server::iperf3(&lab.b);
+        let address = lab.b.address.to_string();
+        let arguments = [
+            &address,
+            "--streams",
+            "1,4",
+            "--direction",
+            "both",
+            "--runtime",
+            "3",
+            "--format",
+            "csv",
+        ];
+        let (output, _kept) = net(&lab.a, &arguments);
+        let rows = rows(&output);
+        assert_eq!(rows.len(), 4, "{output:?}");
+        for (direction, rate) in [("write", link.rate_a_to_b), ("read", link.rate_b_to_a)] {
+            let wanted = payload(rate.expect("shaped") as f64, f64::from(link.mtu));
+            for got in rates(&rows, direction) {
+                assert_within(got, wanted, 0.005, &format!("{name}, {direction}"));
+            }
+        }
+        let mss = format!("mss={}", link.mtu - 52);
+        for row in &rows {
+            assert!(row["negotiated"].contains(&mss), "{row:?}");
+            assert!(row["flags"].contains("virtual_link"), "{row:?}");
+            assert_eq!((row["protocol"].as_str(), row["ops"].as_str()), ("tcp", ""));
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root and servers"]
+fn both_at_once_are_measured_at_once() {
+    let lab = Lab::pair(&Link::rate(500_000_000));
+    let _server = Server::iperf3(&lab.b);
+    let address = lab.b.address.to_string();
+    let arguments = [&address, "-P", "2", "--bidir", "-t", "3", "--format", "csv"];
+    let (output, _kept) = net(&lab.a, &arguments);
+    let rows = rows(&output);
+    let wanted = payload(5e8, 1500.0);
+    for direction in ["write", "read"] {
+        let got = rates(&rows, direction);
+        assert_eq!(got.len(), 1, "{output:?}");
+        // Acknowledgements of the other way cross the same line.
+        assert_within(got[0], wanted, 0.02, direction);
+    }
+    assert!(
+        rows.iter()
+            .all(|row| row["workload"].contains("both at once"))
+    );
+}
+
+/// 5 ms each way: the send buffer bounds one flow, four reach what the relay allows.
+#[test]
+#[ignore = "needs root and servers"]
+fn one_flow_on_a_long_way_is_named_window_limited() {
+    let lab = Lab::far(&Link::FAST, &Way::delay(5_000));
+    let _server = Server::iperf3(&lab.b);
+    let address = lab.b.address.to_string();
+    let (output, _kept) = net(
+        &lab.a,
+        &[
+            &address,
+            "--streams",
+            "1,4",
+            "--direction",
+            "send",
+            "--runtime",
+            "4",
+        ],
+    );
+    let text = String::from_utf8_lossy(&output.stdout).replace("\n    ", " ");
+    assert!(output.status.success(), "{output:?}");
+    eprintln!("{text}");
+    assert!(
+        text.contains("TCP buffer too small for one connection")
+            && text.contains("in flight at 1")
+            && text.contains("4 connections carry"),
+        "{text}"
+    );
+}
+
+#[test]
+#[ignore = "needs root and servers"]
+fn several_servers_are_tested_together_and_summed() {
+    let link = Link {
+        rate_a_to_b: Some(600_000_000),
+        rate_b_to_a: Some(200_000_000),
+        mtu: 1500,
+    };
+    let lab = Lab::switched(2, &link);
+    let _first = Server::iperf3(&lab.b);
+    let _second = Server::iperf3(&lab.others[0]);
+    let hosts = format!("{},{}", lab.b.address, lab.others[0].address);
+    let arguments = [
+        &hosts,
+        "-P",
+        "1",
+        "--direction",
+        "receive",
+        "-t",
+        "3",
+        "--cores",
+        "0,1",
+        "--format",
+        "csv",
+    ];
+    let (output, _kept) = net(&lab.a, &arguments);
+    let rows = rows(&output);
+    assert_eq!(rows.len(), 3, "{output:?}");
+    let got = rates(&rows, "read");
+    let one = payload(2e8, 1500.0);
+    for (got, wanted) in got.iter().zip([one, one, 2.0 * one]) {
+        assert_within(*got, wanted, 0.02, "each and both");
+    }
+    assert_eq!(
+        rows[2]["target"],
+        format!(
+            "tcp://{}:5201,{}:5201",
+            lab.b.address, lab.others[0].address
+        )
+    );
+    let network: f64 = rows[0]["network_bytes"].parse().expect("bytes");
+    let bytes: f64 = rows[0]["bytes"].parse().expect("bytes");
+    assert!(
+        network > 1.2 * bytes,
+        "the interface carried both servers' data"
+    );
+}
+
+#[test]
+#[ignore = "needs root and servers"]
+fn a_drop_off_in_a_long_test_is_marked() {
+    let lab = Lab::pair(&Link::rate(400_000_000));
+    let _server = Server::iperf3(&lab.b);
+    let address = lab.b.address.to_string();
+    let slow = std::thread::scope(|scope| {
+        let slow = scope.spawn(|| {
+            std::thread::sleep(Duration::from_secs(8));
+            lab.b.shape(100_000_000);
+            std::thread::sleep(Duration::from_secs(3));
+            lab.b.shape(400_000_000);
+        });
+        let arguments = [&address, "-P", "1", "-R", "-t", "24"];
+        let found = net(&lab.a, &arguments);
+        slow.join().expect("shaped");
+        found
+    });
+    let text = String::from_utf8_lossy(&slow.0.stdout);
+    let marked = text.matches("drop-off").count();
+    assert!((2..=6).contains(&marked), "{text}");
+    assert!(text.contains("not steady: "), "{text}");
+}
+
+/// Each bad server gets a sentence of its own, within 15 s, and exit code 1.
+#[test]
+#[ignore = "needs root and servers"]
+fn a_bad_server_is_told_apart_within_15_seconds() {
+    let lab = Lab::pair(&Link::rate(1_000_000_000));
+    let address = lab.b.address.to_string();
+    let fails = |arguments: &[&str], words: &str| {
+        let start = Instant::now();
+        let (output, _kept) = net(&lab.a, arguments);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        eprintln!("{:.1} s: {told}", start.elapsed().as_secs_f64());
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(told.contains(words), "{words}: {told}");
+        assert!(start.elapsed() < Duration::from_secs(15), "{words}");
+    };
+    let plain = [address.as_str(), "-P", "1", "-t", "5"];
+    fails(&plain, "nobody listens on");
+
+    // Silent: takes connections, says nothing.
+    let silent = lab
+        .b
+        .inside(|| std::net::TcpListener::bind((lab.b.address, 5201)).expect("a port"));
+    fails(&plain, "takes the connection but says nothing");
+    drop(silent);
+
+    // Not an iperf3 server at all.
+    let stranger = lab
+        .b
+        .inside(|| std::net::TcpListener::bind((lab.b.address, 5201)).expect("a port"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            if let Ok((mut stream, _)) = stranger.accept() {
+                use std::io::Write;
+                let _ = stream.write_all(b"220 nas FTP server ready\r\n");
+                std::thread::sleep(Duration::from_secs(2));
+            }
+        });
+        fails(&plain, "no iperf3 server");
+    });
+    drop(stranger);
+
+    // Busy with another's test.
+    let server = Server::iperf3(&lab.b);
+    let mut other = lab
+        .a
+        .command("iperf3")
+        .args(["-c", &address, "-t", "30", "-b", "10M"])
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .expect("iperf3 starts");
+    std::thread::sleep(Duration::from_secs(1));
+    fails(&plain, "busy with someone else's test");
+    other.kill().expect("ours");
+    other.wait().expect("ours");
+    drop(server);
+
+    // Filtered: packets vanish.
+    let _server = Server::iperf3(&lab.b);
+    lab.b.drop_incoming("tcp dport 5201");
+    fails(&plain, "does not answer at all");
+    lab.b.drop_nothing();
+}
+
+#[test]
+#[ignore = "needs root and servers"]
+fn a_path_whose_jumbo_frames_vanish_is_named() {
+    let jumbo = Link {
+        mtu: 9000,
+        ..Link::rate(1_000_000_000)
+    };
+    let lab = Lab::pair(&jumbo);
+    // A switch in between that knows 1500 only: longer ones vanish, in both directions, and nobody says so.
+    for host in [&lab.a, &lab.b] {
+        host.drop_incoming("meta length > 1500");
+        crate::lab::run(
+            host.command("sysctl")
+                .args(["-qw", "net.ipv4.tcp_mtu_probing=0"]),
+        );
+    }
+    let _server = Server::iperf3(&lab.b);
+    let address = lab.b.address.to_string();
+    for direction in ["send", "receive"] {
+        let start = Instant::now();
+        let arguments = [&address, "-P", "1", "--direction", direction, "-t", "5"];
+        let (output, _kept) = net(&lab.a, &arguments);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        eprintln!("{:.1} s: {told}", start.elapsed().as_secs_f64());
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(
+            told.contains("large packets vanish") && told.contains("only 1500 are answered"),
+            "{told}"
+        );
+        assert!(start.elapsed() < Duration::from_secs(15), "{direction}");
+    }
+}
