@@ -8,6 +8,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -70,13 +71,12 @@ pub(super) fn run(
     } else {
         existing(&place, phase)?
     };
-    let before = process::io();
+    let before = process::read(Path::new("/"));
     let merged = lanes(&opened, plan, phase, Some(1), voice)?;
-    let after = process::io();
-    let moved = |of: fn(&process::Io) -> u64| {
-        let (before, after) = (before.as_ref()?, after.as_ref()?);
-        of(after).checked_sub(of(before))
-    };
+    let after = process::read(Path::new("/"));
+    let moved = before
+        .zip(after)
+        .and_then(|(before, after)| after.since(&before));
     Ok(StorageReport {
         elapsed_ns: merged.ended_ns.saturating_sub(merged.started_ns),
         flush_ns: merged
@@ -84,8 +84,8 @@ pub(super) fn run(
             .map(|flushed| flushed.saturating_sub(merged.ended_ns)),
         cpu_ns: merged.cpu_ns,
         negotiated: merged.negotiated,
-        device_read_bytes: moved(|io| io.read_bytes),
-        device_write_bytes: moved(|io| io.write_bytes),
+        device_read_bytes: moved.map(|io| io.read_bytes),
+        device_write_bytes: moved.map(|io| io.write_bytes),
         read: merged.read,
         write: merged.write,
     })
