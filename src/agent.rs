@@ -55,7 +55,7 @@ pub struct Permissions {
 }
 
 /// Serves standard input and output until the input closes.
-pub fn serve(permissions: Permissions) -> Result<()> {
+pub fn serve(permissions: &Permissions) -> Result<()> {
     let allowed = Allowed::open(&permissions.paths)?;
     let failed = |error: std::io::Error| Error::io(Phase::Prepare, &error, "set up the agent");
     // Libraries print to standard output; from here on that goes to standard error, and the words go by a copy.
@@ -236,7 +236,7 @@ impl Agent {
             match self.lines.pop() {
                 Ok(Some(line)) => self.line(&line)?,
                 Ok(None) => return Ok(true),
-                Err(()) => return Err(nonsense("a line without an end")),
+                Err(wire::TooLong) => return Err(nonsense("a line without an end")),
             }
         }
     }

@@ -234,15 +234,15 @@ fn nameless(directory: &OwnedFd, extra: OFlags) -> rustix::io::Result<OwnedFd> {
     match openat(directory, ".", flags | OFlags::TMPFILE, mode) {
         // What file systems and kernels say that have no such thing.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOSYS) => {}
-        made => return made,
+        file => return file,
     }
     // The agent's end would end this process between the two calls; for their length it does not.
     let agent = rustix::process::getppid();
     rustix::process::set_parent_process_death_signal(None)?;
-    let made = named(directory, flags, mode);
+    let file = named(directory, flags, mode);
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     if agent == rustix::process::getppid() {
-        made
+        file
     } else {
         Err(Errno::CANCELED)
     }

@@ -37,5 +37,5 @@ pub(super) fn main(args: AgentArgs) -> Result<u8> {
         write: args.allow_write,
         drop_caches: args.allow_drop_caches,
     };
-    agent::serve(permissions).map(|()| 0)
+    agent::serve(&permissions).map(|()| 0)
 }

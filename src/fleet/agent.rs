@@ -22,7 +22,7 @@ use channel::Channel;
 use wire::{Answer, Ask, Hello, Marker, Request, Sample, Service, Storage, StorageReport, Tell};
 
 /// How long a greeting may take: ssh may ask for a password first.
-const GREETING: Duration = Duration::from_secs(60);
+const GREETING: Duration = Duration::from_mins(1);
 /// How long an answer may take that needs no work.
 const ANSWER: Duration = Duration::from_secs(10);
 /// How long a look at the agent's computer may take; the agent gives up before.
@@ -144,7 +144,7 @@ impl Agent {
     }
 
     /// Closes a port before its test is over.
-    pub fn close(&mut self, port: TestPort) -> Result<()> {
+    pub fn close(&mut self, port: &TestPort) -> Result<()> {
         let id = self.ask(Request::Cancel(port.id))?;
         self.kept.remove(&port.id);
         match self.answer(id, ANSWER)? {

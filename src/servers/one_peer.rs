@@ -10,12 +10,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with, sockopt};
 
-/// Offset from which a socket filter sees the network header (`SKF_NET_OFF` of linux/filter.h, as unsigned).
+/// Offset from which a socket filter sees the network header (`SKF_NET_OFF` of `linux/filter.h`, as unsigned).
 const NETWORK_HEADER: u32 = 0xfff0_0000;
 /// Where the source address stands in the headers: RFC 791 and RFC 8200.
 const SOURCE_V4: u32 = 12;
 const SOURCE_V6: u32 = 8;
-/// Load a word of the packet, compare with a constant, return: linux/bpf_common.h.
+/// Load a word of the packet, compare with a constant, return: `linux/bpf_common.h`.
 const LOAD: u16 = 0x20;
 const COMPARE: u16 = 0x15;
 const RETURN: u16 = 0x06;

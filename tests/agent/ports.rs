@@ -184,7 +184,7 @@ fn the_port_of_a_test_hears_no_udp() {
         .open_port(Service::Iperf3, HERE, HERE, Duration::from_secs(5))
         .expect("a port");
     assert!(UdpSocket::bind(port.address).is_err(), "it is taken");
-    agent.close(port).expect("closed");
+    agent.close(&port).expect("closed");
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_port_is_closed_on_demand_and_with_the_agent() {
     };
     let port = open(&mut first);
     let address = port.address;
-    first.close(port).expect("closed");
+    first.close(&port).expect("closed");
     closes(address, Duration::from_secs(1));
     let port = open(&mut first);
     assert!(listens(port.address));

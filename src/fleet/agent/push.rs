@@ -17,7 +17,7 @@ const MARK: &str = "nasgauge-push ";
 /// The scheme of `--agent` values that are no commands.
 const SCHEME: &str = "ssh:";
 /// How long the first answer may take: ssh may ask for a password.
-const LOGIN: Duration = Duration::from_secs(120);
+const LOGIN: Duration = Duration::from_mins(2);
 /// How long the program may take on its way: 10 MB over a slow line.
 const TRANSFER: Duration = Duration::from_mins(2);
 

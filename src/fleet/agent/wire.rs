@@ -237,6 +237,10 @@ pub fn message<M: DeserializeOwned>(line: &[u8]) -> Option<M> {
     serde_json::from_slice(line).ok()
 }
 
+/// A line of more than [`LINE_MAX`] bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLong;
+
 /// What a [`Lines`] gives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
@@ -262,8 +266,8 @@ impl Lines {
         self.held.extend_from_slice(bytes);
     }
 
-    /// The next line, if a whole one is there; `Err` when it can't come any more, being too long.
-    pub fn pop(&mut self) -> std::result::Result<Option<Vec<u8>>, ()> {
+    /// The next line, if a whole one is there.
+    pub fn pop(&mut self) -> std::result::Result<Option<Vec<u8>>, TooLong> {
         let found = self.held[self.searched..]
             .iter()
             .position(|byte| *byte == b'\n');
@@ -279,7 +283,7 @@ impl Lines {
                 self.searched = self.held.len();
                 Ok(None)
             }
-            _ => Err(()),
+            _ => Err(TooLong),
         }
     }
 
@@ -295,7 +299,7 @@ impl Lines {
         loop {
             match self.pop() {
                 Ok(Some(line)) => return Piece::Line(line),
-                Err(()) => return Piece::TooLong,
+                Err(TooLong) => return Piece::TooLong,
                 Ok(None) => {}
             }
             match from.read(&mut bytes) {
