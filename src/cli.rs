@@ -25,6 +25,7 @@ macro_rules! eprintln {
     ($($part:tt)*) => { $crate::cli::show(std::io::stderr(), format_args!("{}\n", format_args!($($part)*))) };
 }
 
+mod agent;
 mod clean;
 mod credentials;
 #[cfg(feature = "embedded")]
@@ -101,6 +102,8 @@ enum Command {
     Workloads(workloads::WorkloadsArgs),
     /// Remove what an interrupted run left on a target.
     Clean(clean::CleanArgs),
+    /// Serve another computer's nasgauge on this one: facts, test ports, and the disks of allowed paths.
+    Agent(agent::AgentArgs),
 }
 
 /// Runs the command line of this process and gives its exit code.
@@ -142,6 +145,7 @@ fn dispatch(cli: Cli) -> Result<u8> {
         Command::Prepare(args) => prepare::main(&args, &global),
         Command::Workloads(args) => workloads::main(&args),
         Command::Clean(args) => clean::main(&args, &global),
+        Command::Agent(args) => agent::main(args),
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Read first: [`Fleet`] launches one member a job, waits until all are ready, gives one start time, and hands on
 //! their events. Both kinds speak the same words (`wire`): a child gets them over pipes. The control side of a
-//! target whose library needs a process of its own is reached the same way ([`control`]).
+//! target whose library needs a process of its own is reached the same way ([`control`]). What runs on the server is
+//! an [`agent`]'s.
 //!
 //! Must not know: what is measured, or what becomes of the reports.
 
@@ -16,6 +17,7 @@ use crate::engine::{Job, Live, Report};
 use crate::error::{Error, Kind, Phase, Result};
 use crate::target::{self, Control, Login, Protocol, Threads};
 
+pub mod agent;
 pub mod child;
 pub mod files;
 pub mod flows;

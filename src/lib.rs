@@ -1,6 +1,7 @@
 //! nasgauge tells the truth about storage over a network: the same workload on a RAM disk, files, NFS, SMB and
 //! iSCSI, with honest statistics. Modules stand on floors and use lower ones only; `tests/architecture.rs` holds the table.
 
+pub mod agent;
 pub mod catalogue;
 pub mod cli;
 pub mod clock;

@@ -10,6 +10,7 @@
 //!   inside a [`sandbox`], where the network, the mounts, the users and the process numbers are not the machine's.
 //! - [`sandbox`] runs a program again in namespaces of its own, and says whether this process is in such a one.
 //! - [`round_trip`]: the other end of the round-trip probe, for one peer and until a deadline; it needs no file system.
+//! - [`iperf3`]: one test on a port that [`one_peer`] alone sees; what the agent serves.
 //! - [`packages`]: which Debian packages the real servers need, and which programs are missing.
 //!
 //! Must not know: workloads, targets' clients, stages. Ports are TCP; sizes are in bytes.
@@ -21,6 +22,8 @@ use crate::error::{Error, Kind, Phase, Result};
 
 #[cfg(feature = "embedded")]
 pub mod embedded;
+pub mod iperf3;
+pub mod one_peer;
 pub mod packages;
 pub mod processes;
 pub mod real;

@@ -11,7 +11,7 @@ const INFLIGHT_LIMIT: u32 = 65_536;
 
 impl Phase {
     /// What is impossible, in words; Ok when nothing is.
-    pub(in crate::spec) fn validate(&self) -> std::result::Result<(), String> {
+    pub fn validate(&self) -> std::result::Result<(), String> {
         match (self.rw.file_op(), self.files) {
             (Some(op), Some(files)) => self.validate_files(op, files)?,
             (None, None) => self.validate_blocks()?,
