@@ -12,9 +12,10 @@ mod storage;
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -23,7 +24,7 @@ use rustix::process::Pid;
 use crate::error::{Error, Kind, Phase, Result};
 use crate::fleet::agent::wire::{self, Answer, Ask, Hello, Lines, Port, Request, Service, Tell};
 use crate::probe::{Counters, Snapshot};
-use crate::servers::iperf3;
+use crate::servers::{iperf3, one_peer, round_trip};
 
 use allowed::Allowed;
 use errand::{Errand, Voice};
@@ -382,6 +383,23 @@ fn work(request: Request, rights: &Rights, time: Duration, voice: &mut Voice) ->
     }
 }
 
+fn round_trips(
+    address: SocketAddr,
+    peer: IpAddr,
+    deadline: Instant,
+    listening: impl FnOnce(SocketAddr) -> Result<()>,
+) -> Result<()> {
+    let failed = |error: std::io::Error| {
+        let doing = format!("listen on {address} for the round-trip test");
+        Error::io(Phase::Prepare, &error, &doing)
+    };
+    let listener = one_peer::listen(address, peer).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    listening(address)?;
+    // It ends with its process, when the client says that it is done.
+    round_trip::serve(listener, peer, deadline, &AtomicBool::new(false)).map(drop)
+}
+
 fn one_test(port: &Port, time: Duration, voice: &mut Voice) -> Result<()> {
     if port.address.is_unspecified() || port.peer.is_unspecified() {
         return Err(Error::usage(
@@ -399,5 +417,6 @@ fn one_test(port: &Port, time: Duration, voice: &mut Voice) -> Result<()> {
     let listening = |address: SocketAddr| voice.say(Answer::Listening(address.port()));
     match port.service {
         Service::Iperf3 => iperf3::serve(address, port.peer, deadline, listening),
+        Service::RoundTrip => round_trips(address, port.peer, deadline, listening),
     }
 }

@@ -101,6 +101,8 @@ pub struct Flows {
     pub cpu_there_percent: Option<f64>,
     /// The busiest core of this computer, 0 to 100.
     pub busiest_core_percent: Option<f64>,
+    /// The busiest core of the server, 0 to 100; only an agent tells it.
+    pub busiest_core_there_percent: Option<f64>,
 }
 
 impl Flows {

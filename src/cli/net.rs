@@ -84,6 +84,10 @@ pub(super) struct NetArgs {
     /// Longest wait for a connection
     #[arg(long, value_name = "TIME", default_value = "5s")]
     connect_timeout: Nanos,
+    /// A command whose input and output reach 'nasgauge agent' on the server, or ssh:[USER@]HOST to send one there: it
+    /// serves the tests, tells how busy the server is, and answers requests of a storage protocol's size
+    #[arg(long, value_name = "CMD")]
+    agent: Option<String>,
     /// The result directory; without it, a new one in ./results
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -136,6 +140,7 @@ fn plan_of(args: &NetArgs) -> Result<NetworkPlan> {
         window: args.window.map(|window| window.0),
         bind: args.bind.clone(),
         connect_timeout: args.connect_timeout,
+        agent: args.agent.clone(),
     })
 }
 
@@ -205,6 +210,9 @@ fn table(plan: &NetworkPlan, outcome: &NetworkOutcome) -> String {
             .collect();
         // The whole of one test only: a sum over tests of both ways would be no rate of anything.
         text.push_str(&words::interfaces(&rates));
+    }
+    if let Some(trips) = &outcome.trips {
+        text.push_str(&words::trips(&outcome.rows, trips.idle.median_ns));
     }
     let found: Vec<_> = [Way::Receive, Way::Send]
         .into_iter()
@@ -321,8 +329,13 @@ impl NetworkWatch for Show {
         } else {
             Way::Send
         };
+        let deep = if row.stage == "round_trip" {
+            format!(", {} under way", row.iodepth)
+        } else {
+            String::new()
+        };
         self.line(&format!(
-            "  {}, {}: {gigabits} Gbit/s = {megabytes} MB/s = {mebibytes} MiB/s",
+            "  {}, {}{deep}: {gigabits} Gbit/s = {megabytes} MB/s = {mebibytes} MiB/s",
             way.words(),
             row.workload
         ));

@@ -34,7 +34,7 @@ const MANY: usize = 20;
 pub fn rows(rows: &[Row]) -> String {
     let mut text = String::new();
     let mut groups: Vec<(&str, &str, bool)> = Vec::new();
-    for row in rows {
+    for row in rows.iter().filter(|row| row.stage == "network") {
         let group = group(row);
         if !groups.contains(&group) {
             groups.push(group);
@@ -101,6 +101,52 @@ fn word<'a>(words: &'a str, key: &str) -> Option<&'a str> {
     words
         .split(' ')
         .find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
+}
+
+/// What requests and answers carried, beside what theory expects; nothing where none were measured.
+#[must_use]
+pub fn trips(rows: &[Row], idle_ns: u64) -> String {
+    let mine = rows.iter().filter(|row| row.stage == "round_trip");
+    let lines: Vec<String> = mine.map(trip).collect();
+    if lines.is_empty() {
+        return String::new();
+    }
+    format!(
+        "\nWaiting for answers: requests on one connection, {:.3} ms for a round trip when idle\n  {:<15}{:>8} {:>6}          {:>9} {:>9} {:>9} {:>10} {:>10}\n{}",
+        idle_ns as f64 / 1e6,
+        "",
+        "block",
+        "depth",
+        "MB/s",
+        "expected",
+        "IOPS",
+        "median",
+        "p99",
+        lines.concat()
+    )
+}
+
+fn trip(row: &Row) -> String {
+    let way = if row.direction == "read" {
+        Way::Receive
+    } else {
+        Way::Send
+    };
+    let [megabytes, ..] = table::rate(row.throughput());
+    let expected = word(&row.negotiated, "expected_bytes_per_s")
+        .and_then(|text| text.parse::<f64>().ok())
+        .map_or("-".into(), |rate| format!("{:.1}", rate / 1e6));
+    let block = row
+        .block_size_bytes
+        .map_or("-".into(), |bytes| crate::units::Bytes(bytes).to_string());
+    let iops = row.iops().map_or("-".into(), |iops| format!("{iops:.0}"));
+    format!(
+        "  {:<15}{block:>8} {:>6} {megabytes:>9} {expected:>9} {iops:>9} {:>10} {:>10}\n",
+        way.words(),
+        row.iodepth,
+        table::latency(row.latency_ns.p50),
+        table::latency(row.latency_ns.p99),
+    )
 }
 
 /// What the tests show, a sentence each.
@@ -203,6 +249,7 @@ mod tests {
 
     fn row(lanes: u16, workload: &str) -> Row {
         Row {
+            stage: "network".into(),
             target: "tcp://nas:5201".into(),
             direction: "read".into(),
             workload: workload.into(),

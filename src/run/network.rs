@@ -11,8 +11,10 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
+use crate::fleet::agent::Agent;
 use crate::network::limits::{Finding, findings};
-use crate::network::{Flows, Way};
+use crate::network::{Flows, Way, ceilings};
+use crate::probe::Snapshot;
 use crate::record::{Row, SCHEMA_VERSION, Status};
 use crate::run::{Out, Results, new_run_id};
 use crate::spec::network::{NetworkPlan, Ways};
@@ -20,6 +22,9 @@ use crate::spec::repeats::Repeats;
 use crate::stage::network::{self, Ask, Ground, Server, Tested, Traffic, Watch};
 
 mod rows;
+pub mod trips;
+
+use trips::Trips;
 
 /// What a run of network tests tells while it goes on.
 pub trait NetworkWatch {
@@ -42,6 +47,8 @@ pub struct NetworkOutcome {
     pub servers: Vec<(Server, Ground)>,
     /// All tests.
     pub tests: Vec<Tested>,
+    /// What requests and answers carried; only an agent answers them.
+    pub trips: Option<Trips>,
     /// All rows.
     pub rows: Vec<Row>,
     /// The result directory.
@@ -110,9 +117,11 @@ pub fn run(
 ) -> Result<NetworkOutcome> {
     plan.validate()?;
     let ask = ask(plan)?;
+    let mut agent = plan.agent.as_deref().map(Agent::connect).transpose()?;
+    let there = agent.as_mut().map(Agent::facts).transpose()?;
     let mut grounds: Vec<Ground> = ask.servers.iter().map(network::ground).collect();
     let id = new_run_id();
-    let environment = environment(plan, &ask.servers, &grounds);
+    let environment = environment(plan, &ask.servers, &grounds, there.as_ref());
     let mut results = Results::create(out, &id, "network", plan, &environment)?;
     watch.results(results.directory());
     let mut keeper = Keeper {
@@ -125,11 +134,22 @@ pub fn run(
         rows: Vec::new(),
         repeats: std::collections::HashMap::new(),
     };
-    let tests = network::measure(&ask, &mut grounds, stop, &mut keeper)?;
+    let tests = network::measure(&ask, &mut grounds, agent.as_mut(), stop, &mut keeper)?;
+    let whole = tests
+        .iter()
+        .all(|tested| tested.servers.iter().all(Result::is_ok));
+    let mut trips = None;
+    if let Some(agent) = &mut agent
+        && whole
+        && !stop.load(Relaxed)
+    {
+        trips = Some(keeper.trips(agent, &tests, stop)?);
+    }
     let rows = keeper.rows;
     let outcome = NetworkOutcome {
         servers: ask.servers.iter().cloned().zip(grounds).collect(),
         tests,
+        trips,
         rows,
         directory: results.directory().to_owned(),
         interrupted: stop.load(Relaxed),
@@ -158,7 +178,8 @@ fn ask(plan: &NetworkPlan) -> Result<Ask> {
     let patience = plan.connect_timeout.duration();
     let mut servers = Vec::new();
     for host in &plan.hosts {
-        let server = Server::resolve(&host.host, host.port, patience);
+        let port = plan.agent.is_none().then_some(host.port);
+        let server = Server::resolve(&host.host, port, patience);
         // Nothing was touched yet: a name that can't be found is as good as a wrong one.
         servers.push(server.map_err(|error| Error::usage(error.message))?);
     }
@@ -188,7 +209,12 @@ fn ask(plan: &NetworkPlan) -> Result<Ask> {
     })
 }
 
-fn environment(plan: &NetworkPlan, servers: &[Server], grounds: &[Ground]) -> Value {
+fn environment(
+    plan: &NetworkPlan,
+    servers: &[Server],
+    grounds: &[Ground],
+    there: Option<&Snapshot>,
+) -> Value {
     let servers: Vec<Value> = servers
         .iter()
         .zip(grounds)
@@ -199,12 +225,13 @@ fn environment(plan: &NetworkPlan, servers: &[Server], grounds: &[Ground]) -> Va
                 "loopback": ground.local,
                 "interface": ground.interface,
                 "nic": ground.nic,
+                "host": there,
             })
         })
         .collect();
     json!({
         "nasgauge_version": plan.nasgauge_version,
-        "client": crate::probe::host::Host::read(),
+        "client": Snapshot::now(),
         "servers": servers,
     })
 }
@@ -220,6 +247,53 @@ struct Keeper<'a> {
     rows: Vec<Row>,
     /// How often each test was run: a second set of ports is a repeat.
     repeats: std::collections::HashMap<(u32, bool, Option<Way>), u32>,
+}
+
+impl Keeper<'_> {
+    fn keep(&mut self, row: Row) -> Result<()> {
+        self.results.row(&row)?;
+        self.watch.row(&row);
+        self.rows.push(row);
+        Ok(())
+    }
+
+    fn trips(
+        &mut self,
+        agent: &mut Agent,
+        tests: &[Tested],
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Trips> {
+        let (ask, ground) = (self.ask, self.grounds[0].clone());
+        let server = &ask.servers[0];
+        let single = |way| {
+            let flows: Vec<Flows> = tests
+                .iter()
+                .filter_map(|tested| tested.total(way))
+                .collect();
+            Some(ceilings(&flows)?.single?.bits_per_s()? / 8.0)
+        };
+        let template = Row {
+            run_id: self.id.to_owned(),
+            ..Row::blank()
+        };
+        let keeper = std::cell::RefCell::new(self);
+        trips::measure(
+            agent,
+            server,
+            ask.connect_timeout,
+            single,
+            stop,
+            |label, seconds| keeper.borrow_mut().watch.begin(label, seconds),
+            |trip| {
+                let template = Row {
+                    started_utc: crate::clock::now_utc(),
+                    ..template.clone()
+                };
+                let row = trips::row(&template, server, &ground, trip);
+                keeper.borrow_mut().keep(row)
+            },
+        )
+    }
 }
 
 impl Watch for Keeper<'_> {
@@ -256,9 +330,7 @@ impl Watch for Keeper<'_> {
             for interval in &samples {
                 self.results.interval(&row, interval)?;
             }
-            self.results.row(&row)?;
-            self.watch.row(&row);
-            self.rows.push(row);
+            self.keep(row)?;
         }
         Ok(())
     }

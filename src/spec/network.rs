@@ -138,6 +138,9 @@ pub struct NetworkPlan {
     pub bind: Option<String>,
     /// Longest wait for a connection.
     pub connect_timeout: Nanos,
+    /// The command that reaches an agent on the server, which then serves the tests; None: an iperf3 server runs there.
+    #[serde(default)]
+    pub agent: Option<String>,
 }
 
 impl NetworkPlan {
@@ -166,6 +169,11 @@ impl NetworkPlan {
         if self.hosts.is_empty() {
             return Err(Error::usage(
                 "no server to test with; give HOST or HOST:PORT",
+            ));
+        }
+        if self.agent.is_some() && self.hosts.len() > 1 {
+            return Err(Error::usage(
+                "--agent is on one server: test the others by their iperf3 servers, or one after the other",
             ));
         }
         for (index, host) in self.hosts.iter().enumerate() {
@@ -274,6 +282,7 @@ mod tests {
             window: None,
             bind: None,
             connect_timeout: Nanos(5 * SECOND),
+            agent: None,
         }
     }
 
@@ -294,6 +303,10 @@ mod tests {
         assert!(plan().validate().is_ok());
         assert!(wrong(|plan| plan.hosts.clear()));
         assert!(wrong(|plan| plan.hosts.push(plan.hosts[0].clone())));
+        assert!(wrong(|plan| {
+            plan.agent = Some("ssh nas nasgauge agent".into());
+            plan.hosts.push(Host::parse("other").expect("a host"));
+        }));
         assert!(wrong(|plan| plan.flows.push(0)));
         assert!(wrong(|plan| plan.flows.push(129)));
         assert!(wrong(|plan| plan.runtime = Nanos(SECOND / 2)));

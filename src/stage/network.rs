@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::error::{Error, Kind, Phase, Result};
+use crate::fleet::agent::Agent;
 use crate::network::limits::Path;
 use crate::network::{Flows, Sample, Sweep, Way, samples};
 use crate::probe::net::rates::Rates;
@@ -29,13 +30,13 @@ pub struct Server {
     pub label: String,
     /// Its address.
     pub address: IpAddr,
-    /// Its port.
-    pub port: u16,
+    /// Its port; None where an agent opens one for each test.
+    pub port: Option<u16>,
 }
 
 impl Server {
     /// Finds the address of a host, within `patience`.
-    pub fn resolve(host: &str, port: u16, patience: Duration) -> Result<Self> {
+    pub fn resolve(host: &str, port: Option<u16>, patience: Duration) -> Result<Self> {
         let found = names::resolve(host, patience)?;
         let first = found.first().ok_or_else(|| {
             Error::new(
@@ -44,11 +45,12 @@ impl Server {
                 format!("the name {host} has no address"),
             )
         })?;
-        let label = if host.contains(':') {
-            format!("[{host}]:{port}")
+        let name = if host.contains(':') {
+            format!("[{host}]")
         } else {
-            format!("{host}:{port}")
+            host.to_owned()
         };
+        let label = port.map_or_else(|| name.clone(), |port| format!("{name}:{port}"));
         Ok(Self {
             label,
             address: first.ip(),
@@ -212,10 +214,11 @@ pub fn ground(server: &Server) -> Ground {
 }
 
 /// Runs the tests. Ends early, with Ok, when `stop` is set; Err only when nothing further can be measured. A server that
-/// fails is told in its test, and ends the sweep.
+/// fails is told in its test, and ends the sweep. An agent is that of the only server.
 pub fn measure(
     ask: &Ask,
     grounds: &mut [Ground],
+    mut agent: Option<&mut Agent>,
     stop: &AtomicBool,
     watch: &mut dyn Watch,
 ) -> Result<Vec<Tested>> {
@@ -236,7 +239,8 @@ pub fn measure(
             if stop.load(Relaxed) {
                 return Ok(all);
             }
-            let tested = test::run(ask, grounds, flows, *traffic, stop, watch)?;
+            let agent = agent.as_deref_mut();
+            let tested = test::run(ask, grounds, agent, (flows, *traffic), stop, watch)?;
             watch.tested(&tested)?;
             let rate = rate(&tested, *traffic);
             let failed = tested.servers.iter().any(Result::is_err);
@@ -251,7 +255,8 @@ pub fn measure(
         }
         // A second set of ports may be spread otherwise over the members of a bond: the better one counts.
         if ask.flows.is_none() && *traffic != Traffic::Both && best > 1 && !stop.load(Relaxed) {
-            let tested = test::run(ask, grounds, best, *traffic, stop, watch)?;
+            let agent = agent.as_deref_mut();
+            let tested = test::run(ask, grounds, agent, (best, *traffic), stop, watch)?;
             watch.tested(&tested)?;
             all.push(tested);
         }

@@ -11,7 +11,7 @@
 //! Rates are bits per second on the wire as `tbf` counts them (with the 14 bytes of Ethernet); times are microseconds.
 
 mod host;
-mod priority;
+pub mod priority;
 pub mod reference;
 mod relay;
 mod server;

@@ -3,6 +3,7 @@
 //! The kernel shares the processors out between sessions first (autogroups), so that a niceness within one session says
 //! nothing to a build in another: the session itself must be favoured.
 
+use std::process::{Child, Command, Stdio};
 use std::sync::Once;
 
 /// Makes this process, and what it starts, a session of its own with the highest share; once, however often called.
@@ -18,4 +19,34 @@ pub fn raise() {
             Err(error) => panic!("/proc/self/autogroup: {error}"),
         }
     });
+}
+
+/// Keeps every processor from sleeping while it lives, by work that gives way to all other. In a virtual machine an idle
+/// processor takes long to wake, so that one request alone would see a longer way than many together.
+pub struct Awake(Vec<Child>);
+
+impl Awake {
+    /// One loop on each processor.
+    pub fn keep() -> Self {
+        let count = std::thread::available_parallelism().map_or(1, usize::from);
+        let spin = |processor: usize| {
+            Command::new("chrt")
+                .args(["--idle", "0", "taskset", "--cpu-list"])
+                .arg(processor.to_string())
+                .args(["sh", "-c", "while :; do :; done"])
+                .stdin(Stdio::null())
+                .spawn()
+                .expect("chrt and taskset, of util-linux")
+        };
+        Self((0..count).map(spin).collect())
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
 }

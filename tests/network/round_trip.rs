@@ -10,6 +10,7 @@ use nasgauge::round_trip::theory::Expected;
 use nasgauge::servers::round_trip::{Served, serve};
 use nasgauge::stage::round_trip::{Idle, Load, PROBES, Place, carry, idle};
 
+use crate::lab::priority::Awake;
 use crate::lab::reference::iperf3;
 use crate::lab::{Lab, Link, Server, Way};
 
@@ -124,6 +125,7 @@ impl Line {
 #[test]
 #[ignore = "needs root and servers"]
 fn a_far_line_carries_what_theory_says() {
+    let _awake = Awake::keep();
     let lab = line();
     let (lines, served) = {
         let iperf3_server = Server::iperf3(&lab.b);
@@ -157,6 +159,7 @@ fn a_far_line_carries_what_theory_says() {
 #[test]
 #[ignore = "needs root and servers"]
 fn connections_count_as_depth() {
+    let _awake = Awake::keep();
     let lab = line();
     let (lines, _) = {
         let iperf3_server = Server::iperf3(&lab.b);

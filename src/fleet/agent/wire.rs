@@ -121,6 +121,8 @@ pub struct Port {
 pub enum Service {
     /// One TCP test of an iperf3 client.
     Iperf3,
+    /// Requests and answers until the deadline.
+    RoundTrip,
 }
 
 /// A run on the agent's storage.

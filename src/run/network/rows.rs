@@ -166,6 +166,11 @@ fn negotiated(flows: &Flows) -> String {
             .cpu_there_percent
             .map(|share| format!("server_cpu_percent={share:.1}")),
     );
+    words.extend(
+        flows
+            .busiest_core_there_percent
+            .map(|share| format!("server_busiest_core_percent={share:.1}")),
+    );
     words.join(" ")
 }
 

@@ -142,6 +142,7 @@ fn one_way(heard: &Heard, flows: u32, traffic: Traffic, way: Way, start: Option<
             .map(|cpu| cpu.remote_total)
             .filter(|percent| *percent > 0.0),
         busiest_core_percent: busiest(heard),
+        busiest_core_there_percent: None,
     }
 }
 

@@ -8,6 +8,8 @@ use super::ends::{self, Heard, Reading};
 use super::{Ask, Ground, Server, Tested, Traffic, Watch};
 use crate::clock::monotonic_ns;
 use crate::error::{Error, Kind, Phase, Result};
+use crate::fleet::agent::wire::Service;
+use crate::fleet::agent::{Agent, TestPort, own_address};
 use crate::fleet::flows::{FlowOrder, FlowTest, failure};
 use crate::iperf3::{Event, Interval, IntervalSum};
 use crate::network::{Sample, Way, warm_up_s};
@@ -31,6 +33,8 @@ const MTU: u32 = 1500;
 /// A test with one server.
 struct Running<'a> {
     server: &'a Server,
+    /// Where it listens for this test.
+    place: SocketAddr,
     test: Option<FlowTest>,
     launched: Instant,
     heard: Heard,
@@ -60,17 +64,27 @@ impl Running<'_> {
 pub(super) fn run(
     ask: &Ask,
     grounds: &mut [Ground],
-    flows: u32,
-    traffic: Traffic,
+    mut agent: Option<&mut Agent>,
+    (flows, traffic): (u32, Traffic),
     stop: &AtomicBool,
     watch: &mut dyn Watch,
 ) -> Result<Tested> {
     let warm_up = ask.warm_up_s.unwrap_or_else(|| rule(ask, grounds));
+    let mut opened = None;
+    let mut there = None;
+    if let (Some(agent), Some(server)) = (&mut agent, ask.servers.first()) {
+        opened = Some(open(agent, server, ask, warm_up)?);
+        there = Some(agent.counters()?);
+    }
     let mut running: Vec<Running<'_>> = Vec::new();
     for (index, server) in ask.servers.iter().enumerate() {
-        let order = order(ask, server, index, flows, traffic, warm_up);
+        let port = opened.as_ref().map(|port: &TestPort| port.address.port());
+        let port = port.or(server.port).unwrap_or(0);
+        let place = SocketAddr::new(server.address, port);
+        let order = order(ask, place, index, flows, traffic, warm_up);
         running.push(Running {
             server,
+            place,
             test: Some(FlowTest::start(&order)?),
             launched: Instant::now(),
             heard: Heard::default(),
@@ -105,8 +119,7 @@ pub(super) fn run(
             watch_time(one, ask, warm_up);
             if one.read.elapsed() >= READING && !one.over() {
                 one.read = Instant::now();
-                let address = SocketAddr::new(one.server.address, one.server.port);
-                let reading = Reading::take(address);
+                let reading = Reading::take(one.place);
                 one.heard.read(reading, warm_up, ask.seconds);
             }
         }
@@ -118,6 +131,13 @@ pub(super) fn run(
         watch.progress(begun.elapsed().as_secs_f64(), &together(&running));
     }
     sampler.sample(monotonic_ns(), statistics::now());
+    let mut busiest_there = None;
+    if let (Some(agent), Some(port)) = (agent, &opened) {
+        let passed = there.and_then(|before| Some(agent.counters().ok()?.since(&before)));
+        busiest_there = passed.and_then(|passed| Some(passed.cpu?.busiest()?.busy));
+        // It may have ended by itself.
+        agent.close(port)?;
+    }
     let start = running.iter().filter_map(|one| one.heard.base).min();
     let mut servers = Vec::new();
     for (mut one, ground) in running.into_iter().zip(grounds) {
@@ -126,7 +146,11 @@ pub(super) fn run(
             continue;
         }
         ground.path.rtt_s = one.heard.idle_rtt_s().or(ground.path.rtt_s);
-        servers.push(Ok(ends::figures(&one.heard, flows, traffic, start)));
+        let mut ways = ends::figures(&one.heard, flows, traffic, start);
+        for (_, flows) in &mut ways {
+            flows.busiest_core_there_percent = busiest_there;
+        }
+        servers.push(Ok(ways));
     }
     Ok(Tested {
         flows,
@@ -136,6 +160,14 @@ pub(super) fn run(
         servers,
         interfaces: sampler.rates().clone(),
     })
+}
+
+/// A port for one test, which closes by itself should this end early.
+fn open(agent: &mut Agent, server: &Server, ask: &Ask, warm_up: u32) -> Result<TestPort> {
+    let time = Duration::from_secs(u64::from(ask.seconds + warm_up));
+    let time = time + ask.connect_timeout + SILENCE + EXCHANGE;
+    let here = own_address(server.address)?;
+    agent.open_port(Service::Iperf3, server.address, here, time)
 }
 
 /// What a test is called while it runs.
@@ -164,7 +196,7 @@ fn rule(ask: &Ask, grounds: &mut [Ground]) -> u32 {
 
 fn order(
     ask: &Ask,
-    server: &Server,
+    place: SocketAddr,
     index: usize,
     flows: u32,
     traffic: Traffic,
@@ -178,8 +210,8 @@ fn order(
         ask.cores.clone()
     };
     FlowOrder {
-        host: server.address.to_string(),
-        port: server.port,
+        host: place.ip().to_string(),
+        port: place.port(),
         flows,
         way: match traffic {
             Traffic::One(way) => Some(way),
