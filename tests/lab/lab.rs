@@ -11,7 +11,7 @@
 //! Rates are bits per second on the wire as `tbf` counts them (with the 14 bytes of Ethernet); times are microseconds.
 
 mod host;
-pub mod priority;
+mod priority;
 pub mod reference;
 mod relay;
 mod server;
@@ -27,6 +27,7 @@ pub use host::Host;
 pub use relay::Way;
 pub use server::Server;
 
+use priority::Awake;
 use relay::Relay;
 
 /// What joins two hosts.
@@ -70,6 +71,7 @@ pub struct Lab {
     // Dropped in this order, after the hosts.
     _relay: Option<Relay>,
     _switch: Option<host::Namespace>,
+    _awake: Awake,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -91,6 +93,7 @@ impl Lab {
             others: Vec::new(),
             _relay: None,
             _switch: None,
+            _awake: Awake::keep(),
             _alone: alone,
         }
     }
@@ -117,6 +120,7 @@ impl Lab {
             others: Vec::new(),
             _relay: Some(relay),
             _switch: None,
+            _awake: Awake::keep(),
             _alone: alone,
         }
     }
@@ -156,6 +160,7 @@ impl Lab {
             others,
             _relay: None,
             _switch: Some(switch),
+            _awake: Awake::keep(),
             _alone: alone,
         }
     }

@@ -57,6 +57,8 @@ const TURN: usize = 32;
 const LONGEST: usize = HEAD + 14 + (64 << 10);
 /// A sleep ends that much too late at times.
 const LATE: Duration = Duration::from_micros(60);
+/// How long the relay stays awake after a frame: longer than any way here.
+const AWAKE: Duration = Duration::from_millis(50);
 /// How often an idle thread looks whether it is to end.
 const LOOK_UP: Duration = Duration::from_millis(20);
 
@@ -121,6 +123,7 @@ fn carry(ends: &[File; 2], way: &Way, stop: &AtomicBool) {
     let [a, b] = ends;
     let mut directions = [Direction::new(a, b, way, 1), Direction::new(b, a, way, 2)];
     let mut buffer = vec![0; LONGEST];
+    let mut active = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         let mut busy = false;
         for direction in &mut directions {
@@ -128,6 +131,12 @@ fn carry(ends: &[File; 2], way: &Way, stop: &AtomicBool) {
             busy |= direction.hand_on();
         }
         if busy {
+            active = Instant::now();
+            continue;
+        }
+        // A processor that fell asleep between two frames would make a single request's way longer than that of many.
+        if active.elapsed() < AWAKE {
+            std::hint::spin_loop();
             continue;
         }
         let due = directions.iter().filter_map(Direction::next).min();

@@ -10,7 +10,6 @@ use nasgauge::round_trip::theory::Expected;
 use nasgauge::servers::round_trip::{Served, serve};
 use nasgauge::stage::round_trip::{Idle, Load, PROBES, Place, carry, idle};
 
-use crate::lab::priority::Awake;
 use crate::lab::reference::iperf3;
 use crate::lab::{Lab, Link, Server, Way};
 
@@ -61,8 +60,8 @@ fn load(direction: Direction, block_size: u32, connections: u16, iodepth: u16) -
         block_size,
         connections,
         iodepth,
-        ramp: Duration::from_millis(300),
-        runtime: Duration::from_millis(700),
+        ramp: Duration::from_millis(200),
+        runtime: Duration::from_millis(400),
     }
 }
 
@@ -82,13 +81,18 @@ impl Line {
         assert!(idle.min_ns >= 1_000_000 && idle.min_ns <= idle.median_ns);
         assert!(idle.median_ns <= idle.p90_ns);
         let stop = Arc::new(AtomicBool::new(false));
-        let carried = carry(place, &load, &stop).expect("it carries something");
-        assert_eq!(carried.bytes, carried.ops * u64::from(load.block_size));
+        // The median of three: a virtual machine loses its processors now and then.
+        let mut rates = [0; 3].map(|_| {
+            let carried = carry(place, &load, &stop).expect("it carries something");
+            assert_eq!(carried.bytes, carried.ops * u64::from(load.block_size));
+            carried.bytes_per_s().expect("time passed")
+        });
+        rates.sort_by(f64::total_cmp);
         let expected = Expected::new(line, load.in_flight(), load.block_size, idle.median_ns, 0);
         Self {
             load,
             idle,
-            got: carried.bytes_per_s().expect("time passed"),
+            got: rates[1],
             expected: expected.expect("a line"),
         }
     }
@@ -125,7 +129,6 @@ impl Line {
 #[test]
 #[ignore = "needs root and servers"]
 fn a_far_line_carries_what_theory_says() {
-    let _awake = Awake::keep();
     let lab = line();
     let (lines, served) = {
         let iperf3_server = Server::iperf3(&lab.b);
@@ -159,7 +162,6 @@ fn a_far_line_carries_what_theory_says() {
 #[test]
 #[ignore = "needs root and servers"]
 fn connections_count_as_depth() {
-    let _awake = Awake::keep();
     let lab = line();
     let (lines, _) = {
         let iperf3_server = Server::iperf3(&lab.b);
