@@ -142,14 +142,16 @@ pub fn idle(place: &Place, probes: u32) -> Result<Idle> {
 
 /// Keeps a load up for its time and says what it carried. `stop` ends it early, with an error; so does a connection
 /// that fails, since what the others carry then is another load.
-pub fn carry(place: &Place, load: &Load, stop: &Arc<AtomicBool>) -> Result<Carried> {
+pub fn carry(place: &Place, load: &Load, stop: &AtomicBool) -> Result<Carried> {
     if load.block_size == 0 || load.in_flight() == 0 {
         return Err(Error::usage(
             "a round trip needs a block size, a connection and a depth above zero",
         ));
     }
     let jobs = (0..load.connections).map(|lane| job(load, lane)).collect();
-    let mut fleet = Fleet::launch(&tcp::PROTOCOL, &login(place), jobs, stop)?;
+    // A fleet stops its workers when it goes; the caller's flag is not its to set.
+    let own = Arc::new(AtomicBool::new(false));
+    let mut fleet = Fleet::launch(&tcp::PROTOCOL, &login(place), jobs, &own)?;
     fleet.ready(place.connect_timeout + place.io_timeout, stop)?;
     fleet.go();
     let longest = load.ramp + load.runtime + place.io_timeout * 2;
@@ -168,13 +170,13 @@ fn reports(
     let deadline = Instant::now() + longest;
     let mut reports = Vec::new();
     while reports.len() < usize::from(count) {
+        if stop.load(Relaxed) {
+            let what = "stopped on request";
+            return Err(Error::new(Phase::Io, Kind::Interrupted, what));
+        }
         match fleet.next(Duration::from_millis(50)) {
             Some((_, Event::Report(report))) => match report.error {
                 Some(error) => return Err(error),
-                None if stop.load(Relaxed) => {
-                    let what = "stopped on request";
-                    return Err(Error::new(Phase::Io, Kind::Interrupted, what));
-                }
                 None => reports.push(*report),
             },
             Some((_, Event::Ready)) => {}

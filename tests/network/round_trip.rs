@@ -1,7 +1,6 @@
 //! The round trip carries what theory says it does, on a line of 1 Gbit/s with a round trip of a millisecond.
 
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -80,7 +79,7 @@ impl Line {
         assert_eq!(idle.probes, PROBES);
         assert!(idle.min_ns >= 1_000_000 && idle.min_ns <= idle.median_ns);
         assert!(idle.median_ns <= idle.p90_ns);
-        let stop = Arc::new(AtomicBool::new(false));
+        let stop = AtomicBool::new(false);
         // The median of three: a virtual machine loses its processors now and then.
         let mut rates = [0; 3].map(|_| {
             let carried = carry(place, &load, &stop).expect("it carries something");

@@ -16,6 +16,8 @@ const DATA: u64 = 64 << 10;
 /// A reading of this computer's counters.
 pub(super) struct Reading {
     at: Instant,
+    /// How long it took: when it is from is known no better.
+    took: Duration,
     ticks: Option<Ticks>,
     connections: Vec<Connection>,
 }
@@ -23,9 +25,12 @@ pub(super) struct Reading {
 impl Reading {
     /// The counters now, and those of the connections to a server.
     pub(super) fn take(server: SocketAddr) -> Self {
+        let start = Instant::now();
         let connections = sockets::connections(&Filter::to(server)).unwrap_or_default();
+        let took = start.elapsed();
         Self {
-            at: Instant::now(),
+            at: start + took / 2,
+            took,
             ticks: cpu::read(std::path::Path::new("/")),
             connections,
         }
@@ -51,6 +56,8 @@ pub(super) struct Heard {
 
 /// The end of the measured time is where connections are taken down; a reading keeps away from it.
 const MARGIN: Duration = Duration::from_millis(50);
+/// A reading takes less than this unless other work holds it up.
+const PROMPT: Duration = Duration::from_millis(3);
 
 impl Heard {
     /// Keeps a reading where it is of use.
@@ -58,10 +65,16 @@ impl Heard {
         let Some(begun) = self.begun else { return };
         let start = begun + Duration::from_secs(u64::from(warm_up));
         let end = start + Duration::from_secs(u64::from(seconds));
-        if reading.at < start || self.before.is_none() {
-            self.before = Some(reading);
+        let kept = if reading.at < start || self.before.is_none() {
+            &mut self.before
         } else if reading.at + MARGIN < end {
-            self.after = Some(reading);
+            &mut self.after
+        } else {
+            return;
+        };
+        // One that was held up by other work would count bytes of another time.
+        if kept.is_none() || reading.took < PROMPT {
+            *kept = Some(reading);
         }
     }
 
@@ -123,10 +136,8 @@ fn one_way(heard: &Heard, flows: u32, traffic: Traffic, way: Way, start: Option<
         .unwrap_or_default();
     let mut bytes = told.bytes;
     let mut seconds = told.end - told.start;
-    if way == Way::Send
-        && let Some((acknowledged, time)) = acknowledged(heard, flows)
-    {
-        (bytes, seconds) = (acknowledged, time);
+    if let Some((arrived, time)) = arrived(heard, flows, way) {
+        (bytes, seconds) = (arrived, time);
     }
     let cpu = end.cpu_utilization_percent;
     Flows {
@@ -164,18 +175,19 @@ fn busiest(heard: &Heard) -> Option<f64> {
     Some(after.since(before)?.busiest()?.busy)
 }
 
-/// Bytes that the receiver's kernel acknowledged between the two readings, and the time between them. The server's own
-/// sum is less sure: how long its count ran, iperf3 does not tell.
-fn acknowledged(heard: &Heard, flows: u32) -> Option<(u64, f64)> {
+/// Bytes that arrived between the two readings, and the time between them: what this kernel received, or what the other one
+/// acknowledged. The sums that the two programs tell are less sure, since how long each of them counted they do not tell.
+fn arrived(heard: &Heard, flows: u32, way: Way) -> Option<(u64, f64)> {
     let (before, after) = (heard.before.as_ref()?, heard.after.as_ref()?);
     let mut bytes = 0;
     let mut counted = 0;
     for (_, _, growth) in sockets::since(&after.connections, &before.connections) {
-        if let Some(acknowledged) = growth
-            .bytes_acked
-            .filter(|acknowledged| *acknowledged > DATA)
-        {
-            bytes += acknowledged;
+        let arrived = match way {
+            Way::Send => growth.bytes_acked,
+            Way::Receive => growth.bytes_received,
+        };
+        if let Some(arrived) = arrived.filter(|arrived| *arrived > DATA) {
+            bytes += arrived;
             counted += 1;
         }
     }
