@@ -27,6 +27,7 @@ fn refused(command: &str) -> Error {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn each_way_in_which_a_command_is_no_agent_has_its_sentence() {
     let hello = String::from_utf8(wire::line(&Hello::own()).expect("a line")).expect("text");
     let hello = format!("printf '%s\\n' '{}'", hello.trim());

@@ -86,7 +86,7 @@ impl Net {
     }
 
     /// TCP and UDP ports that are open on the server.
-    fn listening(&self) -> Vec<String> {
+    fn listening() -> Vec<String> {
         let output = sh("ip netns exec nas ss -Hltun");
         let text = String::from_utf8(output.stdout).expect("text");
         text.lines().map(str::to_owned).collect()
@@ -147,7 +147,7 @@ fn the_static_agent_serves_from_an_empty_chroot_on_another_computer() {
     );
     let counters = agent.counters().expect("counters");
     assert!(counters.at_ns.is_some() && counters.cpu.is_none());
-    assert_eq!(net.listening(), [""; 0], "nothing listens by itself");
+    assert_eq!(Net::listening(), [""; 0], "nothing listens by itself");
     let own = own_address(address(SERVER)).expect("a route");
     assert_eq!(own, address(CLIENT));
     // Debian's client, both ways, one test a port.
@@ -161,14 +161,14 @@ fn the_static_agent_serves_from_an_empty_chroot_on_another_computer() {
             )
             .expect("a port");
         assert_eq!(
-            net.listening().len(),
+            Net::listening().len(),
             2,
             "TCP, and UDP that hears nothing: {:?}",
-            net.listening()
+            Net::listening()
         );
         assert!(iperf3(port.address, more) > 1e6);
         agent.finish(&port).expect("well");
-        assert_eq!(net.listening(), [""; 0]);
+        assert_eq!(Net::listening(), [""; 0]);
     }
     // A third computer sees nothing, before and after; the peer is served all the same.
     let port = agent
@@ -202,7 +202,7 @@ fn the_static_agent_serves_from_an_empty_chroot_on_another_computer() {
         Kind::TimedOut
     );
     assert!(opened.elapsed() < Duration::from_millis(2500));
-    assert_eq!(net.listening(), [""; 0]);
+    assert_eq!(Net::listening(), [""; 0]);
     // Without --allow every path is refused; with it, the chroot's own is used and left as it was.
     let refused = agent.storage(plan(Path::new("/"), "rw='read' bs='4k' size='1M'"));
     assert_eq!(refused.expect_err("refused").kind, Kind::Safety);
