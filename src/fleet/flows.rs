@@ -97,10 +97,7 @@ impl FlowTest {
             Ok((at, event)) => event.map(|event| Some((at, event))),
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => {
-                let how = self
-                    .child
-                    .ended()
-                    .map_or_else(String::new, |status| ending(status));
+                let how = self.child.ended().map_or_else(String::new, ending);
                 let message = format!("the testing process ended early{how}");
                 Err(Error::new(Phase::Io, Kind::Gone, message))
             }

@@ -7,7 +7,7 @@ use std::fmt;
 use crate::line::{Framing, consistent_with};
 use crate::network::{Flows, Sample, Way, ceilings};
 
-/// A second connection must add this much for one connection to be the limit (METHOD: single_flow).
+/// A second connection must add this much for one connection to be the limit.
 const MORE: f64 = 1.25;
 /// A core this busy is full.
 const FULL_PERCENT: f64 = 95.0;
@@ -347,6 +347,47 @@ fn megabytes(bytes: f64) -> String {
     }
 }
 
+impl Finding {
+    /// The sentence of a small buffer.
+    fn window(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Window {
+            single_bits_per_s,
+            in_flight_bytes,
+            rtt_s,
+            buffer,
+            buffer_bytes,
+            flows,
+            many_bits_per_s,
+        } = self
+        else {
+            return Ok(());
+        };
+        write!(
+            f,
+            "TCP buffer too small for one connection: {} in flight at {:.1} ms round trip is {}, while {flows} connections carry {}; ",
+            megabytes(*in_flight_bytes),
+            rtt_s * 1e3,
+            bits(*single_bits_per_s),
+            bits(*many_bits_per_s)
+        )?;
+        f.write_str(match buffer {
+            Buffer::Send => "the sender's buffer is full",
+            Buffer::Receive => "the receiver's buffer is full",
+            Buffer::Unknown => "both ends' buffers fill",
+        })?;
+        if let Some(bytes) = buffer_bytes {
+            write!(f, " (at most {} here)", megabytes(*bytes as f64))?;
+        }
+        f.write_str(match buffer {
+            Buffer::Send => ": use more connections, or raise net.ipv4.tcp_wmem on the sender",
+            Buffer::Receive => ": use more connections, or raise net.ipv4.tcp_rmem on the receiver",
+            Buffer::Unknown => {
+                ": use more connections, or raise net.ipv4.tcp_wmem and tcp_rmem on both ends"
+            }
+        })
+    }
+}
+
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -380,41 +421,7 @@ impl fmt::Display for Finding {
                 f,
                 "the rate is consistent with packets of {mtu} bytes, though the interface here is set otherwise"
             ),
-            Self::Window {
-                single_bits_per_s,
-                in_flight_bytes,
-                rtt_s,
-                buffer,
-                buffer_bytes,
-                flows,
-                many_bits_per_s,
-            } => {
-                write!(
-                    f,
-                    "TCP buffer too small for one connection: {} in flight at {:.1} ms round trip is {}, while {flows} connections carry {}; ",
-                    megabytes(*in_flight_bytes),
-                    rtt_s * 1e3,
-                    bits(*single_bits_per_s),
-                    bits(*many_bits_per_s)
-                )?;
-                f.write_str(match buffer {
-                    Buffer::Send => "the sender's buffer is full",
-                    Buffer::Receive => "the receiver's buffer is full",
-                    Buffer::Unknown => "both ends' buffers fill",
-                })?;
-                if let Some(bytes) = buffer_bytes {
-                    write!(f, " (at most {} here)", megabytes(*bytes as f64))?;
-                }
-                f.write_str(match buffer {
-                    Buffer::Send => ": use more connections, or raise net.ipv4.tcp_wmem on the sender",
-                    Buffer::Receive => {
-                        ": use more connections, or raise net.ipv4.tcp_rmem on the receiver"
-                    }
-                    Buffer::Unknown => {
-                        ": use more connections, or raise net.ipv4.tcp_wmem and tcp_rmem on both ends"
-                    }
-                })
-            }
+            Self::Window { .. } => self.window(f),
             Self::SingleFlow {
                 single_bits_per_s,
                 flows,

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_millis(300);
 const TRIES: u16 = 2;
 /// A packet that crosses every path.
 const SMALL: u32 = 128;
-/// Sizes of packets that paths are known to end at: jumbo frames, Ethernet, PPPoE, tunnels, the least of IPv6.
+/// Sizes of packets that paths are known to end at: jumbo frames, Ethernet, `PPPoE`, tunnels, the least of IPv6.
 const STEPS: &[u32] = &[9000, 4000, 1500, 1492, 1450, 1420, 1400, 1280, 576];
 /// Bytes of an ICMP echo's header.
 const HEADER: usize = 8;

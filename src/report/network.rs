@@ -194,12 +194,12 @@ pub fn intervals(title: &str, samples: &[Sample]) -> String {
             to: last.to,
             bytes: part.iter().map(|sample| sample.bytes).sum(),
         };
-        let least = part
+        let slowest = part
             .iter()
             .filter_map(Sample::bits_per_s)
             .reduce(f64::min)
             .unwrap_or(0.0);
-        let mark = if limits::is_drop_off(least, median) {
+        let mark = if limits::is_drop_off(slowest, median) {
             "  <- drop-off"
         } else {
             ""
@@ -208,7 +208,7 @@ pub fn intervals(title: &str, samples: &[Sample]) -> String {
             "  {:>13} {:>13} {:>13}{mark}\n",
             format!("{:.0}-{:.0}", whole.from, whole.to),
             limits::bits(whole.bits_per_s().unwrap_or(0.0)),
-            limits::bits(least)
+            limits::bits(slowest)
         ));
     }
     text

@@ -79,13 +79,24 @@ impl Host {
         let address = self.address;
         ip(&format!("{inside} addr add {address}/24 dev {DEVICE}"));
         ip(&format!("{inside} link set {DEVICE} mtu {mtu} up"));
-        // By route, since a namespace may not choose it for itself; bbr paces, and its rate is never quite a link's.
-        ip(&format!(
-            "{inside} route change 10.77.0.0/24 dev {DEVICE} proto kernel scope link src {address} congctl cubic"
-        ));
+        // bbr paces, and its rate is never quite a link's.
+        self.control_congestion("cubic");
+        // What one connection learnt of the way would slow the next down, which is another measurement.
+        run(self
+            .command("sysctl")
+            .args(["-qw", "net.ipv4.tcp_no_metrics_save=1"]));
         if let Some(rate) = rate {
             self.shape(rate);
         }
+    }
+
+    /// Sends by this congestion control from now on: by route, since a namespace may not choose it for itself.
+    pub(super) fn control_congestion(&self, name: &str) {
+        ip(&format!(
+            "-n {} route change 10.77.0.0/24 dev {DEVICE} proto kernel scope link src {} congctl {name}",
+            self.namespace(),
+            self.address
+        ));
     }
 
     /// Limits what it sends to `rate` bits per second, from now on.

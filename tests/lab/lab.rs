@@ -71,7 +71,7 @@ pub struct Lab {
     // Dropped in this order, after the hosts.
     _relay: Option<Relay>,
     _switch: Option<host::Namespace>,
-    _awake: Awake,
+    _awake: Option<Awake>,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -93,7 +93,7 @@ impl Lab {
             others: Vec::new(),
             _relay: None,
             _switch: None,
-            _awake: Awake::keep(),
+            _awake: None,
             _alone: alone,
         }
     }
@@ -106,6 +106,8 @@ impl Lab {
         let relay = Relay::start(ends, way);
         for (host, rate) in [(&a, link.rate_a_to_b), (&b, link.rate_b_to_a)] {
             host.up(link.mtu, rate);
+            // cubic takes a relay's jitter for a queue (HyStart) and stays at a small window, which is another limit.
+            host.control_congestion("reno");
             if way.super_frame_max > 0 {
                 ip(&format!(
                     "-n {} link set {DEVICE} gso_max_size {}",
@@ -120,7 +122,7 @@ impl Lab {
             others: Vec::new(),
             _relay: Some(relay),
             _switch: None,
-            _awake: Awake::keep(),
+            _awake: Some(Awake::keep()),
             _alone: alone,
         }
     }
@@ -160,7 +162,7 @@ impl Lab {
             others,
             _relay: None,
             _switch: Some(switch),
-            _awake: Awake::keep(),
+            _awake: None,
             _alone: alone,
         }
     }

