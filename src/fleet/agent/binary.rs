@@ -36,9 +36,24 @@ fn elf(bytes: &[u8]) -> Option<Elf> {
     const HEADER: usize = 64;
     /// The type of the program header that names a dynamic loader.
     const INTERPRETER: u32 = 3;
-    let short = |at: usize| Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
-    let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
-    let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    let short = |at: usize| {
+        bytes
+            .get(at..)?
+            .first_chunk()
+            .map(|it| u16::from_le_bytes(*it))
+    };
+    let word = |at: usize| {
+        bytes
+            .get(at..)?
+            .first_chunk()
+            .map(|it| u32::from_le_bytes(*it))
+    };
+    let long = |at: usize| {
+        bytes
+            .get(at..)?
+            .first_chunk()
+            .map(|it| u64::from_le_bytes(*it))
+    };
     if bytes.len() < HEADER || bytes[..6] != *b"\x7fELF\x02\x01" {
         return None;
     }
