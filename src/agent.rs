@@ -12,7 +12,7 @@ mod storage;
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -383,23 +383,6 @@ fn work(request: Request, rights: &Rights, time: Duration, voice: &mut Voice) ->
     }
 }
 
-fn round_trips(
-    address: SocketAddr,
-    peer: IpAddr,
-    deadline: Instant,
-    listening: impl FnOnce(SocketAddr) -> Result<()>,
-) -> Result<()> {
-    let failed = |error: std::io::Error| {
-        let doing = format!("listen on {address} for the round-trip test");
-        Error::io(Phase::Prepare, &error, &doing)
-    };
-    let listener = one_peer::listen(address, peer).map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    listening(address)?;
-    // It ends with its process, when the client says that it is done.
-    round_trip::serve(listener, peer, deadline, &AtomicBool::new(false)).map(drop)
-}
-
 fn one_test(port: &Port, time: Duration, voice: &mut Voice) -> Result<()> {
     if port.address.is_unspecified() || port.peer.is_unspecified() {
         return Err(Error::usage(
@@ -414,9 +397,26 @@ fn one_test(port: &Port, time: Duration, voice: &mut Voice) -> Result<()> {
     }
     let address = SocketAddr::new(port.address, port.port.unwrap_or(0));
     let deadline = iperf3::own_deadline(time);
-    let listening = |address: SocketAddr| voice.say(Answer::Listening(address.port()));
+    let mut listening = |address: SocketAddr| voice.say(Answer::Listening(address.port()));
     match port.service {
         Service::Iperf3 => iperf3::serve(address, port.peer, deadline, listening),
-        Service::RoundTrip => round_trips(address, port.peer, deadline, listening),
+        Service::RoundTrip => {
+            let failed = |error: std::io::Error| one_peer::cannot_bind(address, &error);
+            let listener = one_peer::listen(address, port.peer).map_err(failed)?;
+            listening(listener.local_addr().map_err(failed)?)?;
+            let never = AtomicBool::new(false);
+            let served = round_trip::serve(listener, port.peer, deadline, &never)?;
+            if served.connections > 0 {
+                return Ok(());
+            }
+            Err(Error::new(
+                Phase::Io,
+                Kind::TimedOut,
+                format!(
+                    "{} did not connect to the round-trip port in time",
+                    port.peer
+                ),
+            ))
+        }
     }
 }

@@ -71,6 +71,8 @@ impl Host {
         let found = Self::under(Path::new("/"));
         Self {
             hostname: text(name.nodename()),
+            // Where there is no /proc, as in a chroot, the kernel still answers.
+            kernel: text(name.release()),
             architecture: text(name.machine()),
             cores_online: std::thread::available_parallelism().ok().map(usize::from),
             nics: net::read(found.hypervisor.is_some()),

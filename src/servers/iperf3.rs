@@ -54,10 +54,11 @@ async fn one_test(
 ) -> Result<()> {
     let mut reason = String::new();
     for _ in 0..TRIES {
-        let held = one_peer::hold_udp(wanted).map_err(|error| cannot_bind(wanted, &error))?;
+        let held =
+            one_peer::hold_udp(wanted).map_err(|error| one_peer::cannot_bind(wanted, &error))?;
         let address = held
             .local_addr()
-            .map_err(|error| cannot_bind(wanted, &error))?;
+            .map_err(|error| one_peer::cannot_bind(wanted, &error))?;
         let server = ServerBuilder::new()
             .port(Some(address.port()))
             .bind_address(&address.ip().to_string())
@@ -141,17 +142,6 @@ fn late(address: SocketAddr, peer: IpAddr) -> Error {
         ),
     };
     Error::new(Phase::Io, Kind::TimedOut, message)
-}
-
-fn cannot_bind(address: SocketAddr, error: &std::io::Error) -> Error {
-    if error.kind() == std::io::ErrorKind::AddrNotAvailable {
-        let message = format!(
-            "{} is not an address of this computer, so nothing can listen on it",
-            address.ip()
-        );
-        return Error::new(Phase::Prepare, Kind::NotFound, message);
-    }
-    Error::io(Phase::Prepare, error, &format!("take the port {address}"))
 }
 
 /// A little before `seconds` from now: who waits for the process as a whole ends it then.

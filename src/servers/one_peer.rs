@@ -10,6 +10,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, socket_with, sockopt};
 
+use crate::error::{Error, Kind, Phase};
+
 /// Offset from which a socket filter sees the network header (`SKF_NET_OFF` of `linux/filter.h`, as unsigned).
 const NETWORK_HEADER: u32 = 0xfff0_0000;
 /// Where the source address stands in the headers: RFC 791 and RFC 8200.
@@ -100,6 +102,19 @@ pub fn listen(address: SocketAddr, peer: IpAddr) -> io::Result<TcpListener> {
     rustix::net::bind(&socket, &address)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(TcpListener::from(socket))
+}
+
+/// Why nothing listens there, in words.
+#[must_use]
+pub fn cannot_bind(address: SocketAddr, error: &io::Error) -> Error {
+    if error.kind() == io::ErrorKind::AddrNotAvailable {
+        let message = format!(
+            "{} is not an address of this computer, so nothing can listen on it",
+            address.ip()
+        );
+        return Error::new(Phase::Prepare, Kind::NotFound, message);
+    }
+    Error::io(Phase::Prepare, error, &format!("take the port {address}"))
 }
 
 /// Takes a UDP port and hears nothing on it: whatever else wants the port is refused.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use nasgauge::error::Kind;
 use nasgauge::fleet::agent::wire::Service;
+use nasgauge::stage::round_trip::{Place, idle};
 
 use crate::harness::{HERE, PATIENCE, agent, closes, connect, listens};
 
@@ -41,6 +42,34 @@ fn an_iperf3_client_is_served_once() {
     let before = agent.counters().expect("counters");
     let after = agent.counters().expect("counters");
     assert!(after.since(&before).at_ns.is_some_and(|passed| passed > 0));
+}
+
+/// Whether a round trip is served at this address.
+fn round_trip(address: std::net::SocketAddr) -> u64 {
+    let place = Place {
+        address,
+        connect_timeout: PATIENCE,
+        io_timeout: PATIENCE,
+    };
+    idle(&place, 20).expect("round trips").median_ns
+}
+
+#[test]
+fn a_round_trip_port_serves_its_peer_until_it_is_closed() {
+    let mut agent = agent("");
+    let mut open = |seconds| {
+        let port = agent.open_port(Service::RoundTrip, HERE, HERE, Duration::from_secs(seconds));
+        port.expect("a port")
+    };
+    let (port, silent) = (open(20), open(2));
+    // As many connections as are wanted, and one that never says a word.
+    let _mute = connect(port.address);
+    assert!(round_trip(port.address) > 0 && round_trip(port.address) > 0);
+    agent.close(&port).expect("closed");
+    closes(port.address, Duration::from_secs(1));
+    let error = agent.finish(&silent).expect_err("nobody came");
+    assert!(error.message.contains("did not connect"), "{error}");
+    assert!(!listens(silent.address));
 }
 
 /// What a hostile client does to an open port; what it gives back stays open until the deadline.
