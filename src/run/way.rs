@@ -2,7 +2,7 @@
 //!
 //! Must not know: what was measured. Names may have to be resolved and paths looked up, so it is found out once a target.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -16,9 +16,6 @@ use crate::spec::uri::TargetSpec;
 
 /// A path on a server that does not answer may hang for ever; then nothing is known of it.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Any port will do to ask the kernel for a way; this one means to discard (RFC 863).
-const DISCARD: u16 = 9;
 
 /// The way of a target's bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -167,21 +164,10 @@ impl Network {
     }
 }
 
-/// Whether an address is one of this computer's own: the kernel would talk to it from that very address, or from the
-/// loopback. That an address can be bound proves less: with `ip_nonlocal_bind` any can. Nothing is sent.
+/// Whether an address is one of this computer's own, by the kernel's own routes. That it can be bound would prove less: with
+/// `ip_nonlocal_bind` any can. Nothing is sent.
 pub(super) fn is_here(address: IpAddr) -> bool {
-    let any: IpAddr = if address.is_ipv4() {
-        Ipv4Addr::UNSPECIFIED.into()
-    } else {
-        Ipv6Addr::UNSPECIFIED.into()
-    };
-    let source = || {
-        let socket = UdpSocket::bind((any, 0)).ok()?;
-        socket.connect((address, DISCARD)).ok()?;
-        Some(socket.local_addr().ok()?.ip())
-    };
-    address.is_loopback()
-        || source().is_some_and(|source| source == address || source.is_loopback())
+    address.is_loopback() || route_to(address).is_ok_and(|route| route.local)
 }
 
 #[cfg(test)]

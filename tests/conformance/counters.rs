@@ -141,13 +141,19 @@ fn block_loop() {
     local(&lab::loop_device(40 << 20, &[]));
 }
 
-/// A pair of virtual cards with an address, and another address that the kernel keeps to itself though it looks like one
-/// beyond those cards. All of it ends with the pair.
+/// A pair of virtual cards with an address, and another address beyond them, except for TCP: that ends here, on the
+/// loopback. No card sees what the routes say that one carries. All of it ends with the pair.
 struct Detour;
 
 impl Detour {
     const HERE: &'static str = "10.211.0.2";
     const BEYOND: &'static str = "10.211.0.1";
+    /// The kernel looks up its own addresses first of all; here two rules come before that.
+    const RULES: [&'static str; 3] = [
+        "rule add pref 1 to 10.211.0.1 ipproto tcp lookup local",
+        "rule add pref 2 to 10.211.0.1 lookup main",
+        "rule add pref 3 lookup local",
+    ];
 
     fn new() -> Self {
         let detour = Self;
@@ -158,25 +164,29 @@ impl Detour {
             &format!("address add {}/24 dev counted0", Self::HERE),
             &format!("route add local {} dev lo src {}", Self::BEYOND, Self::HERE),
         ] {
-            Self::ip(line);
+            assert!(Self::ip(line), "ip {line}");
         }
+        for line in Self::RULES {
+            assert!(Self::ip(line), "ip {line}");
+        }
+        assert!(Self::ip("rule delete pref 0"));
         detour
     }
 
-    fn ip(line: &str) {
+    fn ip(line: &str) -> bool {
         let ended = Command::new("ip").args(line.split(' ')).status();
-        assert!(ended.is_ok_and(|status| status.success()), "ip {line}");
+        ended.is_ok_and(|status| status.success())
     }
 }
 
 impl Drop for Detour {
     fn drop(&mut self) {
-        for line in [
-            format!("route delete local {} dev lo", Self::BEYOND),
-            "link delete counted0".to_owned(),
-        ] {
-            let _ = Command::new("ip").args(line.split(' ')).status();
+        Self::ip("rule add pref 0 lookup local");
+        for line in Self::RULES {
+            Self::ip(&line.replace(" add ", " delete "));
         }
+        Self::ip(&format!("route delete local {} dev lo", Self::BEYOND));
+        Self::ip("link delete counted0");
     }
 }
 
