@@ -10,6 +10,7 @@
 //!
 //! Rates are bits per second on the wire as `tbf` counts them (with the 14 bytes of Ethernet); times are microseconds.
 
+pub mod calm;
 mod host;
 mod priority;
 pub mod reference;

@@ -1,5 +1,6 @@
 //! What programs that are not ours say of a lab's network, and what arithmetic does.
 
+use super::calm::calm;
 use super::{Host, run};
 
 /// Seconds that a program here may take; each needs a few. iperf3 itself waits for ever.
@@ -19,9 +20,13 @@ pub fn ping(from: &Host, to: &Host) -> (f64, f64) {
     (times[0], times[50])
 }
 
-/// What Debian's iperf3 carries for three seconds after its first, with these further options, in bits per second of the
-/// receiver's bytes; `to` has [`Server::iperf3`](super::Server::iperf3).
+/// What Debian's iperf3 carries in three calm seconds after its first, with these further options, in bits per second of
+/// the receiver's bytes; `to` has [`Server::iperf3`](super::Server::iperf3).
 pub fn iperf3(from: &Host, to: &Host, more: &[&str]) -> f64 {
+    calm(1, || iperf3_once(from, to, more))
+}
+
+fn iperf3_once(from: &Host, to: &Host, more: &[&str]) -> f64 {
     let address = to.address.to_string();
     let said = run(from
         .command("timeout")

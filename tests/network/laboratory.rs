@@ -57,9 +57,10 @@ fn a_rate_is_what_iperf3_sees() {
 #[test]
 #[ignore = "needs root and servers"]
 fn a_far_rate_is_what_iperf3_sees() {
-    let fast = (None, 64 << 10);
-    let even = (Some(1_000_000_000), 4_700);
-    for (line_rate, super_frame_max) in [fast, even] {
+    // A line of the same rate behind the shaper loses whatever moment the shaper left it without a frame.
+    let fast = (None, 64 << 10, 0.01);
+    let even = (Some(1_000_000_000), 4_700, 0.025);
+    for (line_rate, super_frame_max, share) in [fast, even] {
         let way = Way {
             line_rate,
             super_frame_max,
@@ -71,7 +72,7 @@ fn a_far_rate_is_what_iperf3_sees() {
         for (direction, more) in [("there", &[][..]), ("back", &["-R"])] {
             let got = iperf3(&lab.a, &lab.b, more);
             let what = format!("far, line rate {line_rate:?}, {direction}");
-            assert_within(got, wanted, 0.01, &what);
+            assert_within(got, wanted, share, &what);
         }
     }
 }

@@ -9,6 +9,7 @@ use nasgauge::round_trip::theory::Expected;
 use nasgauge::servers::round_trip::{Served, serve};
 use nasgauge::stage::round_trip::{Idle, Load, PROBES, Place, carry, idle};
 
+use crate::lab::calm::calm;
 use crate::lab::reference::iperf3;
 use crate::lab::{Lab, Link, Server, Way};
 
@@ -80,18 +81,16 @@ impl Line {
         assert!(idle.min_ns >= 1_000_000 && idle.min_ns <= idle.median_ns);
         assert!(idle.median_ns <= idle.p90_ns);
         let stop = AtomicBool::new(false);
-        // The median of three: a virtual machine loses its processors now and then.
-        let mut rates = [0; 3].map(|_| {
+        let got = calm(3, || {
             let carried = carry(place, &load, &stop).expect("it carries something");
             assert_eq!(carried.bytes, carried.ops * u64::from(load.block_size));
             carried.bytes_per_s().expect("time passed")
         });
-        rates.sort_by(f64::total_cmp);
         let expected = Expected::new(line, load.in_flight(), load.block_size, idle.median_ns, 0);
         Self {
             load,
             idle,
-            got: rates[1],
+            got,
             expected: expected.expect("a line"),
         }
     }
