@@ -88,6 +88,9 @@ pub(super) struct NetArgs {
     /// serves the tests, tells how busy the server is, and answers requests of a storage protocol's size
     #[arg(long, value_name = "CMD")]
     agent: Option<String>,
+    /// Leave out the requests and answers that an agent makes possible
+    #[arg(long, requires = "agent")]
+    no_round_trip: bool,
     /// The result directory; without it, a new one in ./results
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -141,6 +144,7 @@ fn plan_of(args: &NetArgs) -> Result<NetworkPlan> {
         bind: args.bind.clone(),
         connect_timeout: args.connect_timeout,
         agent: args.agent.clone(),
+        round_trip: !args.no_round_trip,
     })
 }
 
@@ -238,7 +242,11 @@ fn place(server: &Server, ground: &Ground) -> String {
         parts.push(format!("MTU {mtu}"));
     }
     if let Some(rtt) = ground.path.rtt_s {
-        parts.push(format!("round trip {:.2} ms", rtt * 1e3));
+        let nanos = (rtt * 1e9).round() as u64;
+        parts.push(format!(
+            "round trip {}",
+            crate::report::table::latency(Some(nanos))
+        ));
     }
     parts.join(", ")
 }

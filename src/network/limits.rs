@@ -107,6 +107,15 @@ pub enum Finding {
         /// How busy the busiest core here was with one connection.
         core_percent: Option<f64>,
     },
+    /// One connection carries about what several do.
+    OneIsEnough {
+        /// What one connection carried.
+        single_bits_per_s: f64,
+        /// Connections that carried most.
+        flows: u32,
+        /// What these carried together.
+        many_bits_per_s: f64,
+    },
     /// A core of this computer was full at the highest rate.
     Core {
         /// How busy.
@@ -164,10 +173,17 @@ pub fn findings(way: Way, tests: &[Flows], path: &Path) -> Vec<Finding> {
     let mut findings = line(best, found.most, path);
     if let Some(single) = found.single
         && let Some(rate) = single.bits_per_s()
-        && best >= rate * MORE
-        && found.most.flows > 1
+        && tests.iter().any(|test| test.flows > 1)
     {
-        findings.push(one_flow(way, single, rate, found.most, best, path));
+        findings.push(if best < rate * MORE {
+            Finding::OneIsEnough {
+                single_bits_per_s: rate,
+                flows: found.most.flows,
+                many_bits_per_s: best,
+            }
+        } else {
+            one_flow(way, single, rate, found.most, best, path)
+        });
     }
     if let Some(percent) = found.most.busiest_core_percent
         && percent >= FULL_PERCENT

@@ -34,7 +34,7 @@ const MANY: usize = 20;
 pub fn rows(rows: &[Row]) -> String {
     let mut text = String::new();
     let mut groups: Vec<(&str, &str, bool)> = Vec::new();
-    for row in rows.iter().filter(|row| row.stage == "network") {
+    for row in of_network(rows) {
         let group = group(row);
         if !groups.contains(&group) {
             groups.push(group);
@@ -54,14 +54,21 @@ pub fn rows(rows: &[Row]) -> String {
             target.trim_start_matches("tcp://")
         ));
         text.push_str(&format!(
-            "  {:>5} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
-            "flows", "Gbit/s", "MB/s", "MiB/s", "resent", "CPU here", "CPU there", "busiest"
+            " {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}\n",
+            "flows", "Gbit/s", "MB/s", "MiB/s", "resent", "CPU here", "CPU there", "core here"
         ));
-        for row in rows.iter().filter(|row| group(row) == wanted) {
+        for row in of_network(rows).filter(|row| group(row) == wanted) {
             text.push_str(&line(row));
         }
     }
+    if of_network(rows).any(|row| row.repeat > 1) {
+        text.push_str("(2): again, on other ports, which may take another way through a bond\n");
+    }
     text
+}
+
+fn of_network(rows: &[Row]) -> impl Iterator<Item = &Row> {
+    rows.iter().filter(|row| row.stage == "network")
 }
 
 fn group(row: &Row) -> (&str, &str, bool) {
@@ -88,9 +95,12 @@ fn line(row: &Row) -> String {
     let resent = row
         .retransmits
         .map_or("-".into(), |count| count.to_string());
+    let flows = match row.repeat {
+        0 | 1 => row.lanes.to_string(),
+        again => format!("{} ({again})", row.lanes),
+    };
     format!(
-        "  {:>5} {gigabits:>9} {megabytes:>9} {mebibytes:>9} {resent:>9} {:>9} {:>9} {:>9}\n",
-        row.lanes,
+        " {flows:>6} {gigabits:>9} {megabytes:>9} {mebibytes:>9} {resent:>9} {:>9} {:>9} {:>9}\n",
         whole(cpu),
         whole(there),
         whole(row.busiest_core_percent)
@@ -112,8 +122,8 @@ pub fn trips(rows: &[Row], idle_ns: u64) -> String {
         return String::new();
     }
     format!(
-        "\nWaiting for answers: requests on one connection, {:.3} ms for a round trip when idle\n  {:<15}{:>8} {:>6}          {:>9} {:>9} {:>9} {:>10} {:>10}\n{}",
-        idle_ns as f64 / 1e6,
+        "\nWaiting for answers: requests on one connection, {} for a round trip when idle\n  {:<15}{:>8} {:>6}          {:>9} {:>9} {:>9} {:>10} {:>10}\n{}",
+        table::latency(Some(idle_ns)),
         "",
         "block",
         "depth",
@@ -272,7 +282,19 @@ mod tests {
             error: Some("nas:5201: failed while connecting: nobody listens".into()),
             ..row(4, "4 flows")
         };
-        let text = rows(&[row(1, "1 flow"), failed, row(1, "1 flow, both at once")]);
+        let again = Row {
+            repeat: 2,
+            ..row(2, "2 flows")
+        };
+        let other = Row {
+            stage: "round_trip".into(),
+            ..row(7, "requests of 4 KiB")
+        };
+        let both = row(1, "1 flow, both at once");
+        let text = rows(&[row(1, "1 flow"), again, failed, both, other]);
+        assert!(text.contains("\n  2 (2)     0.956"), "{text}");
+        assert!(text.contains("(2): again"), "{text}");
+        assert!(!text.contains("\n      7"), "{text}");
         assert!(text.contains("NAS -> this PC  (nas:5201)"), "{text}");
         assert!(text.contains("NAS -> this PC, both at once"), "{text}");
         assert!(

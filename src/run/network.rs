@@ -140,6 +140,7 @@ pub fn run(
         .all(|tested| tested.servers.iter().all(Result::is_ok));
     let mut trips = None;
     if let Some(agent) = &mut agent
+        && plan.round_trip
         && whole
         && !stop.load(Relaxed)
     {
@@ -276,10 +277,12 @@ impl Keeper<'_> {
             run_id: self.id.to_owned(),
             ..Row::blank()
         };
+        let ways = self.plan.ways;
         let keeper = std::cell::RefCell::new(self);
         trips::measure(
             agent,
             server,
+            ways,
             ask.connect_timeout,
             single,
             stop,

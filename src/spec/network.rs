@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::network::MOST;
+use crate::network::{MOST, Way};
 use crate::units::{Nanos, SECOND};
 
 /// Version of the form.
@@ -31,6 +31,18 @@ pub enum Ways {
     Bidir,
     /// One after the other, then both at once.
     All,
+}
+
+impl Ways {
+    /// Whether data goes that way, alone or not.
+    #[must_use]
+    pub const fn include(self, way: Way) -> bool {
+        match self {
+            Self::Send => matches!(way, Way::Send),
+            Self::Receive => matches!(way, Way::Receive),
+            Self::Both | Self::Bidir | Self::All => true,
+        }
+    }
 }
 
 /// A server as the user named it.
@@ -100,6 +112,10 @@ impl std::fmt::Display for Host {
     }
 }
 
+fn yes() -> bool {
+    true
+}
+
 /// A plan of network tests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -138,9 +154,13 @@ pub struct NetworkPlan {
     pub bind: Option<String>,
     /// Longest wait for a connection.
     pub connect_timeout: Nanos,
-    /// The command that reaches an agent on the server, which then serves the tests; None: an iperf3 server runs there.
+    /// The command that reaches an agent on the server, which then serves the tests, on all of its addresses that are
+    /// named as hosts; None: an iperf3 server runs there.
     #[serde(default)]
     pub agent: Option<String>,
+    /// The agent also answers requests of a storage protocol's size, in the ways that are tested.
+    #[serde(default = "yes")]
+    pub round_trip: bool,
 }
 
 impl NetworkPlan {
@@ -169,11 +189,6 @@ impl NetworkPlan {
         if self.hosts.is_empty() {
             return Err(Error::usage(
                 "no server to test with; give HOST or HOST:PORT",
-            ));
-        }
-        if self.agent.is_some() && self.hosts.len() > 1 {
-            return Err(Error::usage(
-                "--agent is on one server: test the others by their iperf3 servers, or one after the other",
             ));
         }
         for (index, host) in self.hosts.iter().enumerate() {
@@ -283,6 +298,7 @@ mod tests {
             bind: None,
             connect_timeout: Nanos(5 * SECOND),
             agent: None,
+            round_trip: true,
         }
     }
 
@@ -303,10 +319,6 @@ mod tests {
         assert!(plan().validate().is_ok());
         assert!(wrong(|plan| plan.hosts.clear()));
         assert!(wrong(|plan| plan.hosts.push(plan.hosts[0].clone())));
-        assert!(wrong(|plan| {
-            plan.agent = Some("ssh nas nasgauge agent".into());
-            plan.hosts.push(Host::parse("other").expect("a host"));
-        }));
         assert!(wrong(|plan| plan.flows.push(0)));
         assert!(wrong(|plan| plan.flows.push(129)));
         assert!(wrong(|plan| plan.runtime = Nanos(SECOND / 2)));

@@ -214,7 +214,7 @@ pub fn ground(server: &Server) -> Ground {
 }
 
 /// Runs the tests. Ends early, with Ok, when `stop` is set; Err only when nothing further can be measured. A server that
-/// fails is told in its test, and ends the sweep. An agent is that of the only server.
+/// fails is told in its test, and ends the sweep. An agent serves all addresses: they are those of one server.
 pub fn measure(
     ask: &Ask,
     grounds: &mut [Ground],

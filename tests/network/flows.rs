@@ -114,6 +114,110 @@ fn the_rate_imposed_is_the_rate_told_each_way() {
     }
 }
 
+/// The command that reaches an agent on a host.
+fn agent(host: &Host) -> String {
+    let program = env!("CARGO_BIN_EXE_nasgauge");
+    format!("ip netns exec {} {program} agent", host.namespace())
+}
+
+#[test]
+#[ignore = "needs root and servers"]
+fn an_agent_serves_tests_and_answers_requests() {
+    let lab = Lab::pair(&Link::rate(1_000_000_000));
+    let address = lab.b.address.to_string();
+    let agent = agent(&lab.b);
+    let arguments = [
+        &address,
+        "--agent",
+        &agent,
+        "-P",
+        "1,4,1",
+        "--direction",
+        "both",
+        "-t",
+        "3",
+        "--format",
+        "csv",
+    ];
+    let (output, _kept) = net(&lab.a, &arguments);
+    let rows = rows(&output);
+    let (flows, requests): (Vec<_>, Vec<_>) =
+        rows.into_iter().partition(|row| row["stage"] == "network");
+    assert_eq!((flows.len(), requests.len()), (6, 8), "{output:?}");
+    let wanted = payload(1e9, 1500.0);
+    for direction in ["write", "read"] {
+        let mut got = rates(&flows, direction);
+        got.sort_by(f64::total_cmp);
+        assert_within(got[1], wanted, 0.005, direction);
+        // Much on the way fills the line; one small request waits for each answer.
+        let got = rates(&requests, direction);
+        assert_within(got[3], wanted, 0.02, "8 requests of 1 MiB");
+        assert!(got[0] < got[1], "{got:?}");
+    }
+    for row in &flows {
+        let told = &row["negotiated"];
+        assert!(told.contains("server_busiest_core_percent="), "{told}");
+    }
+    for row in &requests {
+        let expected = row["negotiated"].strip_prefix("expected_bytes_per_s=");
+        let expected: f64 = expected.expect("theory").parse().expect("a number");
+        assert!(expected * 8.0 <= wanted * 1.005, "{row:?}");
+        assert!(row["latency_us_p50"].parse::<f64>().expect("a time") > 0.0);
+    }
+    assert_eq!(listening(&lab.b), 0, "no port is left open");
+}
+
+#[test]
+#[ignore = "needs root and servers"]
+fn an_agent_serves_all_addresses_of_its_server_at_once() {
+    let lab = Lab::pair(&Link::rate(400_000_000));
+    crate::lab::run(
+        lab.b
+            .command("ip")
+            .args(["addr", "add", "10.77.0.12/24", "dev", "eth0"]),
+    );
+    let hosts = format!("{},10.77.0.12", lab.b.address);
+    let agent = agent(&lab.b);
+    let arguments = [
+        &hosts,
+        "--agent",
+        &agent,
+        "-P",
+        "1",
+        "--direction",
+        "send",
+        "-t",
+        "3",
+        "--format",
+        "csv",
+    ];
+    let (output, _kept) = net(&lab.a, &arguments);
+    let rows = rows(&output);
+    let flows: Vec<_> = rows
+        .into_iter()
+        .filter(|row| row["stage"] == "network")
+        .collect();
+    let got = rates(&flows, "write");
+    assert_eq!(got.len(), 3, "{output:?}");
+    assert_within(got[2], payload(4e8, 1500.0), 0.02, "both together");
+    assert!(got[0].min(got[1]) > 0.0);
+    // An address that is not the agent's server has no port.
+    let hosts = format!("{},10.77.0.99", lab.b.address);
+    let (output, _kept) = net(&lab.a, &[&hosts, "--agent", &agent, "-P", "1", "-t", "1"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(
+        said.contains("10.77.0.99 is not an address of this computer"),
+        "{said}"
+    );
+}
+
+/// Ports on which a host listens.
+fn listening(host: &Host) -> usize {
+    let said = crate::lab::run(host.command("ss").arg("-Hltun"));
+    said.lines().count()
+}
+
 #[test]
 #[ignore = "needs root and servers"]
 fn both_at_once_are_measured_at_once() {

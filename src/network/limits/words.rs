@@ -116,6 +116,25 @@ impl fmt::Display for Finding {
                     _ => Ok(()),
                 }
             }
+            Self::OneIsEnough {
+                single_bits_per_s,
+                flows: 1,
+                ..
+            } => write!(
+                f,
+                "one TCP connection carries {}, and more carry no more",
+                bits(*single_bits_per_s)
+            ),
+            Self::OneIsEnough {
+                single_bits_per_s,
+                flows,
+                many_bits_per_s,
+            } => write!(
+                f,
+                "one TCP connection carries {}, {flows} carry {}: more connections gain little",
+                bits(*single_bits_per_s),
+                bits(*many_bits_per_s)
+            ),
             Self::Core { percent, flows } => write!(
                 f,
                 "a core of this PC was {percent:.0} % busy with {flows} connection{}: the processor here bounds this figure",

@@ -11,6 +11,7 @@ use crate::fleet::agent::{Agent, own_address};
 use crate::network::Way;
 use crate::record::{Flag, LatencySummary, Row};
 use crate::round_trip::theory::Expected;
+use crate::spec::network::Ways;
 use crate::stage::network::{Ground, Server};
 use crate::stage::round_trip::{Carried, Idle, Load, PROBES, Place, carry, idle};
 
@@ -41,10 +42,11 @@ pub struct Trips {
     pub loads: Vec<Trip>,
 }
 
-/// Measures all loads both ways on one connection. `single` gives what one flow carried that way, in bytes per second.
+/// Measures all loads on one connection, in these ways. `single` gives what one flow carried that way, in bytes per second.
 pub(super) fn measure(
     agent: &mut Agent,
     server: &Server,
+    ways: Ways,
     connect_timeout: Duration,
     single: impl Fn(Way) -> Option<f64>,
     stop: &Arc<AtomicBool>,
@@ -64,7 +66,10 @@ pub(super) fn measure(
         idle: idle(&place, PROBES)?,
         loads: Vec::new(),
     };
-    for way in [Way::Receive, Way::Send] {
+    let asked = [Way::Receive, Way::Send]
+        .into_iter()
+        .filter(|way| ways.include(*way));
+    for way in asked {
         for (block_size, iodepth) in LOADS {
             if stop.load(Relaxed) {
                 break;
@@ -98,12 +103,13 @@ pub(super) fn measure(
 }
 
 fn label(way: Way, load: &Load) -> String {
+    format!("{}, {}", way.words(), requests(load))
+}
+
+/// The load in words; of rows that share them a mean is taken.
+fn requests(load: &Load) -> String {
     let block = crate::units::Bytes(u64::from(load.block_size));
-    format!(
-        "{}, requests of {block}, {} under way",
-        way.words(),
-        load.iodepth
-    )
+    format!("requests of {block}, {} under way", load.iodepth)
 }
 
 /// One load as a row.
@@ -124,10 +130,7 @@ pub(super) fn row(template: &Row, server: &Server, ground: &Ground, trip: &Trip)
         target: format!("tcp://{}", server.label),
         protocol: "tcp".into(),
         engine: "probe".into(),
-        workload: format!(
-            "requests of {}",
-            crate::units::Bytes(u64::from(load.block_size))
-        ),
+        workload: requests(load),
         direction: trip.way.direction().key().to_owned(),
         pattern: "request".into(),
         block_size_bytes: Some(u64::from(load.block_size)),

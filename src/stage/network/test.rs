@@ -70,15 +70,17 @@ pub(super) fn run(
     watch: &mut dyn Watch,
 ) -> Result<Tested> {
     let warm_up = ask.warm_up_s.unwrap_or_else(|| rule(ask, grounds));
-    let mut opened = None;
+    let mut opened: Vec<TestPort> = Vec::new();
     let mut there = None;
-    if let (Some(agent), Some(server)) = (&mut agent, ask.servers.first()) {
-        opened = Some(open(agent, server, ask, warm_up)?);
+    if let Some(agent) = &mut agent {
+        for server in &ask.servers {
+            opened.push(open(agent, server, ask, warm_up)?);
+        }
         there = Some(agent.counters()?);
     }
     let mut running: Vec<Running<'_>> = Vec::new();
     for (index, server) in ask.servers.iter().enumerate() {
-        let port = opened.as_ref().map(|port: &TestPort| port.address.port());
+        let port = opened.get(index).map(|port| port.address.port());
         let port = port.or(server.port).unwrap_or(0);
         let place = SocketAddr::new(server.address, port);
         let order = order(ask, place, index, flows, traffic, warm_up);
@@ -132,11 +134,13 @@ pub(super) fn run(
     }
     sampler.sample(monotonic_ns(), statistics::now());
     let mut busiest_there = None;
-    if let (Some(agent), Some(port)) = (agent, &opened) {
+    if let Some(agent) = agent {
         let passed = there.and_then(|before| Some(agent.counters().ok()?.since(&before)));
         busiest_there = passed.and_then(|passed| Some(passed.cpu?.busiest()?.busy));
-        // It may have ended by itself.
-        agent.close(port)?;
+        for port in &opened {
+            // It may have ended by itself.
+            agent.close(port)?;
+        }
     }
     let start = running.iter().filter_map(|one| one.heard.base).min();
     let mut servers = Vec::new();
