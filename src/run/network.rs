@@ -277,13 +277,12 @@ impl Keeper<'_> {
             run_id: self.id.to_owned(),
             ..Row::blank()
         };
-        let ways = self.plan.ways;
+        let plan = self.plan;
         let keeper = std::cell::RefCell::new(self);
         trips::measure(
             agent,
             server,
-            ways,
-            ask.connect_timeout,
+            plan,
             single,
             stop,
             |label, seconds| keeper.borrow_mut().watch.begin(label, seconds),

@@ -147,13 +147,17 @@ impl Tested {
             })
             .collect();
         let window = samples::common_window(&series)?;
+        if parts.iter().any(|part| part.seconds <= 0.0) {
+            return None;
+        }
         let bytes: f64 = parts
             .iter()
             .zip(&series)
             .map(|(part, series)| {
-                // Samples of what is sent are the sender's; the receiver's sum is what counts.
+                // Samples of what is sent are the sender's, and cover a little more time; the receiver's rate counts.
                 let sampled: u64 = series.iter().map(|sample| sample.bytes).sum();
-                let share = part.bytes as f64 / sampled.max(1) as f64;
+                let time: f64 = series.iter().map(|sample| sample.to - sample.from).sum();
+                let share = (part.bytes as f64 / part.seconds) / (sampled.max(1) as f64 / time);
                 samples::bytes_within(series, window) * share
             })
             .sum();
@@ -274,5 +278,45 @@ fn rate(tested: &Tested, traffic: Traffic) -> f64 {
     match traffic {
         Traffic::One(way) => of(way),
         Traffic::Both => of(Way::Send) + of(Way::Receive),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two servers that share a line, each counted over less time than its samples cover.
+    #[test]
+    fn the_total_is_that_of_the_receivers_rates() {
+        let sample = |from: f64| Sample {
+            from,
+            to: from + 1.0,
+            bytes: 25_000_000,
+        };
+        let flows = |late: f64| Flows {
+            flows: 1,
+            bytes: 24_000_000 * 57 / 20,
+            seconds: 2.85,
+            samples: (0..3)
+                .map(|second| sample(f64::from(second) + late))
+                .collect(),
+            ..Flows::default()
+        };
+        let tested = Tested {
+            flows: 1,
+            traffic: Traffic::One(Way::Send),
+            started_utc: String::new(),
+            warm_up_s: 1,
+            servers: vec![
+                Ok(vec![(Way::Send, flows(0.0))]),
+                Ok(vec![(Way::Send, flows(0.5))]),
+            ],
+            interfaces: BTreeMap::default(),
+        };
+        let total = tested.total(Way::Send).expect("both were measured");
+        let rate = total.bits_per_s().expect("time passed") / 8.0;
+        assert!((rate - 48e6).abs() < 1.0, "{rate}");
+        assert!((total.seconds - 2.5).abs() < 1e-9, "{total:?}");
+        assert_eq!(tested.total(Way::Receive), None);
     }
 }

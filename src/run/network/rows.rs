@@ -7,8 +7,8 @@ use crate::run::status_of;
 use crate::stage::network::{Ask, Ground, Tested, Traffic};
 use crate::units::Nanos;
 
-/// A test shorter than this has no steady figure.
-const SHORT_S: f64 = 3.0;
+/// A test shorter than this has no steady figure: three seconds, less what lies between two readings of the kernel.
+const SHORT_S: f64 = 2.7;
 
 /// What all rows of a test share.
 pub(super) fn blank(tested: &Tested) -> Row {

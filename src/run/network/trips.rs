@@ -11,7 +11,7 @@ use crate::fleet::agent::{Agent, own_address};
 use crate::network::Way;
 use crate::record::{Flag, LatencySummary, Row};
 use crate::round_trip::theory::Expected;
-use crate::spec::network::Ways;
+use crate::spec::network::NetworkPlan;
 use crate::stage::network::{Ground, Server};
 use crate::stage::round_trip::{Carried, Idle, Load, PROBES, Place, carry, idle};
 
@@ -42,12 +42,11 @@ pub struct Trips {
     pub loads: Vec<Trip>,
 }
 
-/// Measures all loads on one connection, in these ways. `single` gives what one flow carried that way, in bytes per second.
+/// Measures all loads on one connection, in the plan's ways. `single` gives what one flow carried that way, in bytes per second.
 pub(super) fn measure(
     agent: &mut Agent,
     server: &Server,
-    ways: Ways,
-    connect_timeout: Duration,
+    plan: &NetworkPlan,
     single: impl Fn(Way) -> Option<f64>,
     stop: &Arc<AtomicBool>,
     mut begin: impl FnMut(&str, f64),
@@ -59,7 +58,7 @@ pub(super) fn measure(
     let port = agent.open_port(Service::RoundTrip, server.address, here, time)?;
     let place = Place {
         address: SocketAddr::new(server.address, port.address.port()),
-        connect_timeout,
+        connect_timeout: plan.connect_timeout.duration(),
         io_timeout: PATIENCE,
     };
     let mut trips = Trips {
@@ -68,7 +67,7 @@ pub(super) fn measure(
     };
     let asked = [Way::Receive, Way::Send]
         .into_iter()
-        .filter(|way| ways.include(*way));
+        .filter(|way| plan.ways.include(*way));
     for way in asked {
         for (block_size, iodepth) in LOADS {
             if stop.load(Relaxed) {
