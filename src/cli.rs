@@ -30,6 +30,7 @@ mod clean;
 mod credentials;
 #[cfg(feature = "embedded")]
 mod demo;
+mod diagnose;
 mod inspect;
 mod net;
 mod phase_args;
@@ -92,6 +93,8 @@ enum Command {
     Run(Box<run::RunArgs>),
     /// Measure what the network carries to an iperf3 server and back, apart from any storage.
     Net(Box<net::NetArgs>),
+    /// Say what limits, by figures that were measured already.
+    Diagnose(diagnose::DiagnoseArgs),
     /// Show what a target is and what was negotiated; nothing is written.
     Inspect(inspect::InspectArgs),
     /// Run the saved plan of a result directory again.
@@ -140,6 +143,7 @@ fn dispatch(cli: Cli) -> Result<u8> {
         Command::Targets(args) => targets::main(&args, &global),
         Command::Run(args) => run::main(*args, &global),
         Command::Net(args) => net::main(&args, &global),
+        Command::Diagnose(args) => diagnose::main(&args, &global),
         Command::Inspect(args) => inspect::main(&args, &global),
         Command::Rerun(args) => rerun::main(&args, &global),
         Command::Prepare(args) => prepare::main(&args, &global),

@@ -4,6 +4,7 @@
 
 pub mod aggregate;
 pub mod csv;
+pub mod ladder;
 pub mod network;
 pub mod repeats;
 pub mod table;

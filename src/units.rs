@@ -276,7 +276,8 @@ impl Rate {
     }
 }
 
-/// Text forms in TOML and JSON: a string with a unit, or a plain integer (bytes, or seconds for a duration).
+/// Text forms in TOML and JSON: a string with a unit, or a plain integer (bytes, or seconds for a duration; a rate needs its
+/// unit).
 macro_rules! text_form {
     ($type:ident, $spelled:expr) => {
         impl Serialize for $type {
@@ -315,6 +316,7 @@ macro_rules! text_form {
 
 text_form!(Bytes, |bytes: Bytes| bytes.spelled());
 text_form!(Nanos, |nanos: Nanos| nanos.to_string());
+text_form!(Rate, |rate: Rate| format!("{}B/s", rate.0));
 
 #[cfg(test)]
 mod tests {

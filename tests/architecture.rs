@@ -21,6 +21,8 @@ const FLOORS: &[(u32, &[&str])] = &[
             "iperf3",
             "network",
             "round_trip",
+            "verdict",
+            "published",
         ],
     ),
     // A report sees floors 0 and 1 only, though the conductor uses it.
@@ -45,6 +47,8 @@ const NEIGHBOURS: &[(&str, &str)] = &[
     // What is a line's limit, and how many flows a test may have.
     ("network", "line"),
     ("spec", "network"),
+    // Published figures are judged.
+    ("published", "verdict"),
     // Facts about this computer that a target's own facts need.
     ("target", "probe"),
     // The guard works through the control side of a target.

@@ -1045,3 +1045,63 @@ fn direct_io_on_a_directory_where_no_run_was() {
         assert_eq!(std::fs::read_dir(&target).expect("there").count(), 0);
     }
 }
+
+/// Figures of others are judged on the screen and as CSV; what is no such file is refused with its name and line.
+#[test]
+fn figures_of_others_are_judged() {
+    let directory = fresh();
+    let here = directory.path();
+    std::fs::write(
+        here.join("mine.toml"),
+        "id='X'\ntitle='a copy'\nsource='here'\nlabels=['peak, not mean']\n\
+         [[compute]]\nwhat='it'\nfrom={rate='1119 MiB/s'}\nis='9.387 Gbit/s'\nwithin=0.001\nprinted='1119 MB/s'\n\
+         [[case]]\nname='the copy'\nlimit='network'\nat_most='confirmed'\n[case.input]\ndirection='read'\n\
+         end_to_end={rate='117 MB/s', marks=['same_host']}\n\
+         layer=[{rung='line', figure={rate='941.5 Mbit/s'}}]\n",
+    )
+    .expect("written");
+    let shown = run(here, &["diagnose", "--from", "mine.toml"]);
+    assert_eq!(code(&shown), 0, "{shown:?}");
+    let said = text(&shown.stdout);
+    let flowing: Vec<&str> = said.split_whitespace().collect();
+    let flowing = flowing.join(" ");
+    for word in [
+        "peak, not mean",
+        "-4.6 % off",
+        "Reads: 117 MB/s, limited by the network",
+        "same host",
+        "nothing of a cable",
+    ] {
+        assert!(flowing.contains(word), "'{word}' is missing in {said}");
+    }
+    assert!(
+        said.lines().all(|line| line.chars().count() <= 80),
+        "{said}"
+    );
+    let csv = run(
+        here,
+        &["diagnose", "--from", "mine.toml", "--format", "csv"],
+    );
+    let lines: Vec<String> = text(&csv.stdout).lines().map(str::to_owned).collect();
+    assert_eq!(lines.len(), 2, "{csv:?}");
+    assert!(lines[1].starts_with("read,the copy,network,"), "{lines:?}");
+    for (name, content, word) in [
+        ("none.toml", None, "none.toml"),
+        ("bad.toml", Some("id=3"), "line 1"),
+        (
+            "unit.toml",
+            Some(
+                "id='X'\ntitle='t'\nsource='s'\n[[compute]]\nwhat='w'\nfrom={rate='5 parsecs'}\nis='1 MB/s'\nwithin=0.1",
+            ),
+            "parsecs",
+        ),
+    ] {
+        if let Some(content) = content {
+            std::fs::write(here.join(name), content).expect("written");
+        }
+        let refused = run(here, &["diagnose", "--from", name]);
+        assert_eq!(code(&refused), 2, "{refused:?}");
+        let said = text(&refused.stderr);
+        assert!(said.contains(word), "{name}: {said}");
+    }
+}

@@ -1,0 +1,231 @@
+//! What was measured alone, and whether the workload has reached it.
+
+use super::{NEAREST, REACHED, TIE};
+use crate::verdict::case::{Case, Mark, Rung};
+use crate::verdict::ladder::{ABOVE, Ladder, Step};
+use crate::verdict::ruling::{FAR, Ruling};
+use crate::verdict::words::{self, mb, percent};
+use crate::verdict::{Kind, Limit};
+
+/// A full core, percent.
+const FULL: f64 = 95.0;
+/// Segments sent again, percent, that are more than an accident.
+const LOSS: f64 = 0.01;
+/// Of its busy time a connection that waits for a buffer, percent.
+const WAITING: f64 = 50.0;
+/// A disk this busy is at its limit where requests queue too, percent.
+const DISK_FULL: f64 = 90.0;
+
+/// Faster than what can be, or not moved at all: a cache, or shared blocks.
+pub(super) fn impossible(case: &Case, ladder: &Ladder) -> Option<Ruling> {
+    let figure = &case.end_to_end;
+    if figure.has(Mark::Offloaded) {
+        return Some(Ruling::new(Limit::Cached).because(
+            Kind::Counter,
+            "blocks were shared, not copied: no data moved".to_owned(),
+        ));
+    }
+    if figure.has(Mark::ClientCached) {
+        return Some(Ruling::new(Limit::Cached).because(
+            Kind::Counter,
+            "fewer bytes crossed the network than were read".to_owned(),
+        ));
+    }
+    let hard = [Rung::Line, Rung::Network];
+    for rung in hard
+        .into_iter()
+        .filter(|rung| !ladder.discarded.contains(rung))
+    {
+        let Some(ceiling) = case.layer(rung) else {
+            continue;
+        };
+        if case.rate() > ceiling.top() * ABOVE {
+            let what = if rung == Rung::Line {
+                "the line"
+            } else {
+                "the network"
+            };
+            return Some(Ruling::new(Limit::Cached).because(
+                Kind::Ceiling,
+                format!(
+                    "{} is {} of what {what} can carry ({}): part of it never crossed the network",
+                    mb(case.rate()),
+                    percent(case.rate() / ceiling.rate.0),
+                    mb(ceiling.rate.0)
+                ),
+            ));
+        }
+    }
+    None
+}
+
+/// The two lowest ceilings can't be told apart, and the workload has reached them: both are named.
+pub(super) fn tie(case: &Case, ladder: &Ladder) -> Option<Ruling> {
+    let [first, second, ..] = &ladder.steps[..] else {
+        return None;
+    };
+    let near = second.figure.rate.0 <= first.figure.rate.0 * TIE
+        || second.figure.bottom() <= first.figure.top();
+    if !near || !reached(case, first) || !reached(case, second) {
+        return None;
+    }
+    let mut ruling = at(case, first);
+    let other = at(case, second);
+    ruling.limits.extend(other.limits);
+    ruling.reached.extend(other.reached);
+    ruling.evidence.extend(other.evidence);
+    ruling.doubtful |= other.doubtful;
+    Some(ruling)
+}
+
+/// One ceiling is clearly lowest, and the workload has reached it.
+pub(super) fn named(case: &Case, ladder: &Ladder) -> Option<Ruling> {
+    let lowest = ladder.lowest().filter(|step| reached(case, step))?;
+    Some(at(case, lowest))
+}
+
+/// What made the figure was its own limit: then it is none of what was measured with it.
+pub(super) fn generator(case: &Case, _: &Ladder) -> Option<Ruling> {
+    let bound = case.end_to_end.has(Mark::GeneratorBound);
+    bound.then(|| {
+        Ruling::new(Limit::Tool).because(
+            Kind::Counter,
+            "the program that made the load was itself at its limit".to_owned(),
+        )
+    })
+}
+
+/// Not quite at the lowest ceiling, while all others are far away: likely that one.
+pub(super) fn nearest(case: &Case, ladder: &Ladder) -> Option<Ruling> {
+    let (lowest, others) = ladder.steps.split_first()?;
+    let near = case.rate() >= NEAREST * lowest.figure.rate.0;
+    let alone = others
+        .iter()
+        .all(|step| step.figure.rate.0 >= 2.0 * FAR * case.rate());
+    (near && alone && !others.is_empty()).then(|| {
+        let mut ruling = at(case, lowest);
+        ruling.doubtful = true;
+        ruling
+    })
+}
+
+fn reached(case: &Case, step: &Step) -> bool {
+    case.rate() >= REACHED * step.figure.rate.0
+}
+
+/// The workload at a ceiling, called after what limits that ceiling itself where a counter says so.
+fn at(case: &Case, step: &Step) -> Ruling {
+    let ceiling = &step.figure;
+    let counters = &case.counters;
+    let mut ruling = Ruling::new(step.limit);
+    // A raised ceiling is the rate itself.
+    let known = !ceiling.has(Mark::CeilingUnderestimated);
+    ruling.share = known.then(|| case.rate() / ceiling.rate.0);
+    ruling.doubtful = ceiling.has(Mark::Unproven) || case.end_to_end.has(Mark::Compressible);
+    if step.rung.is_some() {
+        ruling = ruling.because(Kind::Ceiling, reaches(case, step));
+    }
+    let full = |percent: Option<f64>| percent.filter(|percent| *percent >= FULL);
+    match step.limit {
+        Limit::ClientCpu | Limit::ServerCpu => {
+            let (place, of) = if step.limit == Limit::ClientCpu {
+                ("this computer", counters.client_core_percent)
+            } else {
+                ("the server", counters.server_core_percent)
+            };
+            let text = match of {
+                Some(busy) => format!("a core of {place} was {busy:.0} % busy"),
+                None => format!("{place} had used up its share of the processor"),
+            };
+            ruling.because(Kind::Counter, text)
+        }
+        Limit::Interconnect => ruling.because(
+            Kind::Counter,
+            format!(
+                "{} is {} of what the bus of the network card carries, {}",
+                mb(case.rate()),
+                percent(case.rate() / ceiling.rate.0),
+                mb(ceiling.rate.0)
+            ),
+        ),
+        Limit::Storage => {
+            let busy = counters.disk_busy_percent.filter(|busy| *busy >= DISK_FULL);
+            match busy.zip(counters.disk_queue) {
+                Some((busy, queue)) if queue >= 1.0 => ruling.because(
+                    Kind::Counter,
+                    format!("its disks were {busy:.0} % busy with {queue:.1} requests waiting"),
+                ),
+                _ => match case.differences.hot_over_cold {
+                    Some(ratio) if ratio >= FAR => ruling.because(
+                        Kind::Difference,
+                        format!("from the server's memory the same goes {ratio:.1} times as fast"),
+                    ),
+                    _ => ruling,
+                },
+            }
+        }
+        Limit::Network | Limit::SingleFlow => {
+            if let Some(waiting) = counters
+                .window_limited_percent
+                .filter(|share| *share >= WAITING)
+                && step.limit == Limit::SingleFlow
+            {
+                ruling.limits = vec![Limit::Window];
+                return ruling.because(
+                    Kind::Counter,
+                    format!(
+                        "the connection waited {waiting:.0} % of its time for room in a TCP buffer"
+                    ),
+                );
+            }
+            if let Some(lost) = counters.retransmit_percent.filter(|share| *share >= LOSS) {
+                ruling.limits = vec![Limit::Loss];
+                return ruling.because(
+                    Kind::Counter,
+                    format!("{lost:.2} % of the segments were sent again"),
+                );
+            }
+            if let Some(bus) = counters.bus.filter(|bus| bus.0 <= ceiling.rate.0 * TIE) {
+                ruling.limits = vec![Limit::Interconnect];
+                return ruling.because(
+                    Kind::Counter,
+                    format!("the bus of the network card carries {}", mb(bus.0)),
+                );
+            }
+            if let Some(busy) = full(counters.client_core_percent) {
+                ruling.limits = vec![Limit::ClientCpu];
+                return ruling.because(Kind::Counter, format!("a core here was {busy:.0} % busy"));
+            }
+            match case.layer(Rung::Line) {
+                Some(line) if ceiling.rate.0 >= REACHED * line.rate.0 => ruling.because(
+                    Kind::Counter,
+                    format!(
+                        "that is {} of the line",
+                        percent(ceiling.rate.0 / line.rate.0)
+                    ),
+                ),
+                _ => ruling,
+            }
+        }
+        _ => ruling,
+    }
+}
+
+fn reaches(case: &Case, step: &Step) -> String {
+    let (rate, name) = (case.rate(), words::layer(step.limit));
+    if let Some(alone) = step.rung.and_then(|rung| case.layer(rung))
+        && step.figure.has(Mark::CeilingUnderestimated)
+    {
+        return format!(
+            "{} is more than the {} that were measured of {name} alone: that figure is too low",
+            mb(rate),
+            mb(alone.rate.0)
+        );
+    }
+    format!(
+        "{} is {} of what was measured of {name} alone, {}",
+        mb(rate),
+        percent(rate / step.figure.rate.0),
+        mb(step.figure.rate.0)
+    )
+}

@@ -1,0 +1,204 @@
+//! What one changed thing did, where the workload is well below every ceiling.
+
+use super::{SECOND, STEADY};
+use crate::verdict::case::{Case, Differences, Figure, Rung};
+use crate::verdict::ladder::Ladder;
+use crate::verdict::ruling::{FAR, Ruling};
+use crate::verdict::words::{mb, percent};
+use crate::verdict::{Kind, Limit};
+
+/// Half the depth must cost this much where waiting is the limit.
+const HALF: f64 = 0.65;
+/// So many requests under way would show whether they are served together.
+const DEEP: u32 = 8;
+/// Below this share of everything around it, something waits without using anything up.
+const IDLE: f64 = 0.7;
+
+/// Waiting for answers: the rate is what depth and latency allow, and half the depth costs nearly half.
+pub(super) fn round_trip(case: &Case, ladder: &Ladder) -> Option<Ruling> {
+    let alone = case.differences.latency_alone?;
+    let (depth, block) = (case.load.depth?, case.load.block_size?);
+    let line = ladder
+        .steps
+        .iter()
+        .find(|step| step.limit == Limit::Network);
+    let waiting = f64::from(depth) * block.0 as f64 / alone.seconds();
+    let expected = line.map_or(waiting, |line| waiting.min(line.figure.rate.0));
+    let fits = (case.rate() / expected - 1.0).abs() <= 0.1;
+    let (half, latency) = (
+        case.differences.half_depth?,
+        case.differences.half_depth_latency?,
+    );
+    let costs = half <= HALF && (latency - 1.0).abs() <= STEADY;
+    if !(fits && costs) {
+        return None;
+    }
+    let mut ruling = Ruling::new(Limit::RoundTrip);
+    ruling.share = Some(case.rate() / expected);
+    Some(
+        ruling
+            .because(
+                Kind::Ceiling,
+                format!(
+                    "{depth} requests of {block} that take {alone} each are {}",
+                    mb(expected)
+                ),
+            )
+            .because(
+                Kind::Difference,
+                format!(
+                    "half as many requests under way carry {} of it, each as fast as before",
+                    percent(half)
+                ),
+            ),
+    )
+}
+
+/// One TCP connection: the workload has what one carries, and a second adds.
+pub(super) fn single_flow(case: &Case, _: &Ladder) -> Option<Ruling> {
+    let second = case
+        .differences
+        .second_connection
+        .filter(|gain| *gain >= SECOND)?;
+    let single = case.layer(Rung::SingleFlow);
+    let near = single.is_none_or(|single| (case.rate() / single.rate.0 - 1.0).abs() <= STEADY);
+    let far = single.is_some_and(|single| single.rate.0 >= FAR * case.rate());
+    if !near && !far {
+        return None;
+    }
+    let text = format!("more connections carry {second:.2} times as much");
+    let mut ruling = Ruling::new(Limit::SingleFlow).because(Kind::Difference, text);
+    if far {
+        // A connection carries more than the workload puts on it: each waits, and which of the two is not told apart.
+        ruling.limits.push(Limit::RoundTrip);
+        ruling.doubtful = true;
+        return Some(ruling);
+    }
+    if let Some(single) = single {
+        ruling.share = Some(case.rate() / single.rate.0);
+        ruling = ruling.because(
+            Kind::Ceiling,
+            format!("one connection alone carries {}", mb(single.rate.0)),
+        );
+    }
+    Some(ruling)
+}
+
+/// One thing that was changed, with the limit that a gain from it shows.
+struct Change {
+    gain: fn(&Differences) -> Option<f64>,
+    limit: Limit,
+    words: &'static str,
+}
+
+const CHANGES: &[Change] = &[
+    Change {
+        gain: |all| all.other_congestion_control,
+        limit: Limit::CongestionControl,
+        words: "with another congestion control the same path carries",
+    },
+    Change {
+        gain: |all| all.other_client,
+        limit: Limit::Mount,
+        words: "another client of the same share carries",
+    },
+    Change {
+        gain: |all| all.other_server,
+        limit: Limit::Protocol,
+        words: "another server program on the same disks carries",
+    },
+    Change {
+        gain: |all| all.without_server,
+        limit: Limit::Protocol,
+        words: "the same disks without that server program carry",
+    },
+    Change {
+        gain: |all| all.faster_storage,
+        limit: Limit::Storage,
+        words: "with faster storage behind it the same share carries",
+    },
+];
+
+/// One thing was changed, and the rate rose: that was the limit. A second card that adds nothing shows the bus before both.
+pub(super) fn changed(case: &Case, _: &Ladder) -> Option<Ruling> {
+    let all = &case.differences;
+    for change in CHANGES {
+        if let Some(gain) = (change.gain)(all).filter(|gain| *gain >= SECOND) {
+            let text = format!("{} {gain:.2} times as much", change.words);
+            return Some(Ruling::new(change.limit).because(Kind::Difference, text));
+        }
+    }
+    let gain = all.second_card.filter(|gain| *gain <= 1.0 + STEADY)?;
+    let text = format!("a second network card carries only {gain:.2} times as much");
+    Some(Ruling::new(Limit::Interconnect).because(Kind::Difference, text))
+}
+
+/// Our own client on the same export is faster than the kernel's mount of it.
+pub(super) fn mount(case: &Case, _: &Ladder) -> Option<Ruling> {
+    let own = case.layer(Rung::OwnClient).filter(|_| case.mounted)?;
+    (own.rate.0 >= SECOND * case.rate()).then(|| {
+        Ruling::new(Limit::Mount).because(
+            Kind::Difference,
+            format!(
+                "nasgauge's own client on the same export carries {}",
+                mb(own.rate.0)
+            ),
+        )
+    })
+}
+
+/// Another network carries the same: it is not the network. With disks that carry much more, what lies between decides;
+/// where they are not known, they or it.
+pub(super) fn unmoved_by_the_network(case: &Case, _: &Ladder) -> Option<Ruling> {
+    let other = case.differences.other_network?;
+    if (other - 1.0).abs() > STEADY {
+        return None;
+    }
+    let storage = case.layer(Rung::Storage).or(case.layer(Rung::StorageBest));
+    let beside = match storage {
+        Some(storage) if storage.rate.0 < FAR * case.rate() => return None,
+        Some(_) => Limit::SingleFlow,
+        None => Limit::Storage,
+    };
+    let mut ruling = Ruling::new(Limit::Protocol);
+    ruling.limits.push(beside);
+    // Two candidates that nothing tells apart.
+    ruling.doubtful = true;
+    Some(ruling.because(
+        Kind::Difference,
+        "another network carries the same".to_owned(),
+    ))
+}
+
+/// Many requests are asked for, and the rate is that of one after the other: something before the disks serialises.
+pub(super) fn one_at_a_time(case: &Case, _: &Ladder) -> Option<Ruling> {
+    let alone = case.differences.latency_alone?;
+    let (depth, block) = (case.load.depth?, case.load.block_size?);
+    let one = block.0 as f64 / alone.seconds();
+    if depth < DEEP || (case.rate() / one - 1.0).abs() > STEADY {
+        return None;
+    }
+    let text = format!(
+        "with {depth} requests under way it carries what one alone does, {}",
+        mb(one)
+    );
+    let mut ruling = Ruling::new(Limit::Protocol).because(Kind::Difference, text);
+    ruling.doubtful = true;
+    Some(ruling)
+}
+
+/// Far below all around it, with something counted that waits.
+pub(super) fn software(case: &Case, ladder: &Ladder) -> Option<Ruling> {
+    let flushes = case.counters.flushes.filter(|count| *count > 0)?;
+    let around: Vec<&Figure> = ladder.steps.iter().map(|step| &step.figure).collect();
+    let idle = around.len() >= 2
+        && around
+            .iter()
+            .all(|figure| case.rate() < IDLE * figure.rate.0);
+    idle.then(|| {
+        Ruling::new(Limit::Software).because(
+            Kind::Counter,
+            format!("{flushes} flushes were waited for one after the other"),
+        )
+    })
+}
