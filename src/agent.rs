@@ -23,6 +23,7 @@ use rustix::process::Pid;
 
 use crate::error::{Error, Kind, Phase, Result};
 use crate::fleet::agent::wire::{self, Answer, Ask, Hello, Lines, Port, Request, Service, Tell};
+use crate::probe::sockets::{self, Filter};
 use crate::probe::{Counters, Snapshot};
 use crate::servers::{iperf3, one_peer, round_trip};
 
@@ -353,6 +354,7 @@ fn patience(request: &Request) -> Result<Duration> {
     let seconds = match request {
         Request::Facts
         | Request::Counters
+        | Request::Connections(_)
         | Request::Find(_)
         | Request::Compare(_)
         | Request::Cancel(_) => LOOK_SECONDS,
@@ -373,6 +375,13 @@ fn work(request: Request, rights: &Rights, time: Duration, voice: &mut Voice) ->
     match request {
         Request::Facts => Ok(Answer::Facts(Box::new(Snapshot::now()))),
         Request::Counters => Ok(Answer::Counters(Box::new(Counters::now()))),
+        Request::Connections(port) => {
+            let filter = Filter {
+                local_port: Some(port),
+                ..Filter::default()
+            };
+            sockets::connections(&filter).map(Answer::Connections)
+        }
         Request::Port(port) => one_test(&port, time, voice).map(|()| Answer::Done),
         Request::Storage(plan) => storage::run(&rights.allowed, rights.write, &plan, voice)
             .map(|report| Answer::Storage(Box::new(report))),

@@ -16,6 +16,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use crate::error::{Error, Kind, Phase, Result};
+use crate::probe::sockets::Connection;
 use crate::probe::{Counters, Snapshot};
 
 use channel::Channel;
@@ -104,6 +105,15 @@ impl Agent {
         let id = self.ask(Request::Counters)?;
         match self.answer(id, LOOK)? {
             Answer::Counters(counters) => Ok(*counters),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// The TCP connections of this port of the server, as its kernel sees them.
+    pub fn connections(&mut self, port: u16) -> Result<Vec<Connection>> {
+        let id = self.ask(Request::Connections(port))?;
+        match self.answer(id, LOOK)? {
+            Answer::Connections(found) => Ok(found),
             other => Err(self.unexpected(&other)),
         }
     }

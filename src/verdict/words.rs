@@ -154,6 +154,9 @@ fn one(limit: Limit, case: &Case) -> Option<&'static str> {
             "set net.ipv4.tcp_congestion_control to cubic on the sender, and measure again"
         }
         Limit::Interconnect => "move the card to a slot with more lanes, directly at the processor",
+        Limit::Network if case.end_to_end.has(Mark::SameHost) => {
+            "measure between two computers: here the bytes went through memory, which says nothing of what to buy"
+        }
         Limit::Network => "only a faster link, or a second one with multichannel, carries more",
         Limit::SingleFlow => {
             "use several connections: nconnect=4 for NFS, multichannel for SMB, MC/S or multipath for iSCSI"

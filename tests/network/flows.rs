@@ -156,7 +156,15 @@ fn an_agent_serves_tests_and_answers_requests() {
     }
     for row in &flows {
         let told = &row["negotiated"];
-        assert!(told.contains("server_busiest_core_percent="), "{told}");
+        // Of what the server sends, its own kernel tells.
+        for word in [
+            "server_busiest_core_percent=",
+            "rtt_us=",
+            "cwnd_bytes=",
+            "rwnd_limited_percent=",
+        ] {
+            assert!(told.contains(word), "{word}: {told}");
+        }
     }
     for row in &requests {
         let expected = row["negotiated"].strip_prefix("expected_bytes_per_s=");

@@ -12,11 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::Tally;
 use crate::error::{Error, Kind, Phase, Result};
+use crate::probe::sockets::Connection;
 use crate::probe::{Counters, Snapshot};
 use crate::spec::workload;
 
 /// Counts up with every change of the words below: two builds of one version may differ.
-pub const WORDS: u32 = 1;
+pub const WORDS: u32 = 2;
 /// The longest line that either side takes, in bytes; a report with a full histogram is a tenth of it.
 pub const LINE_MAX: usize = 4 << 20;
 /// How often an agent says [`Answer::Working`] while a request takes its time, in seconds.
@@ -86,6 +87,8 @@ pub enum Request {
     Facts,
     /// What moves there: asked before and after a run.
     Counters,
+    /// The TCP connections of this port of the agent's computer, as its kernel sees them.
+    Connections(u16),
     /// One test port; answered by [`Answer::Listening`], and by the last word when the test is over.
     Port(Port),
     /// A run on the agent's own storage.
@@ -207,6 +210,8 @@ pub enum Answer {
     Facts(Box<Snapshot>),
     /// What moved on it up to now.
     Counters(Box<Counters>),
+    /// What its kernel tells of the connections of one port.
+    Connections(Vec<Connection>),
     /// What a run on the agent's storage found.
     Storage(Box<StorageReport>),
     /// Where below its path the marker is; None when it is not.

@@ -52,6 +52,8 @@ pub(super) struct Heard {
     pub(super) before: Option<Reading>,
     /// The last reading of the measured time.
     pub(super) after: Option<Reading>,
+    /// The server's own connections at the start and at the end of the measured time; only an agent tells them.
+    pub(super) there: [Option<Vec<Connection>>; 2],
 }
 
 /// The end of the measured time is where connections are taken down; a reading keeps away from it.
@@ -195,43 +197,48 @@ fn arrived(heard: &Heard, flows: u32, way: Way) -> Option<(u64, f64)> {
     (counted == flows && seconds > 0.0).then_some((bytes, seconds))
 }
 
-/// What is known here of the sending end: all of it where this computer sends.
+/// What is known of the sending end: this computer's kernel tells it, or the server's by an agent.
 fn sender(heard: &Heard, way: Way, sent: Option<&Side>) -> Sender {
     let told = sent
         .and_then(|side| side.retransmits)
         .and_then(|count| u64::try_from(count).ok());
-    let none = Vec::new();
-    let connections = |reading: Option<&Reading>| {
-        reading.map_or_else(|| none.clone(), |reading| reading.connections.clone())
+    let here = |reading: Option<&Reading>| {
+        reading.map_or_else(Vec::new, |reading| reading.connections.clone())
     };
-    let before = connections(heard.before.as_ref());
-    let after = connections(heard.after.as_ref());
+    let [before, after] = [&heard.before, &heard.after].map(|reading| here(reading.as_ref()));
+    let sender = Sender {
+        retransmits: told,
+        rtt_min_s: heard.idle_rtt_s(),
+        ..Sender::default()
+    };
+    if way == Way::Send {
+        return of_connections(sender, &before, &after);
+    }
+    if let [Some(before), Some(after)] = &heard.there {
+        return of_connections(sender, before, after);
+    }
+    // The other end's timer and window are not seen here; the handshake's round trip is, and the segments are.
+    let data = after
+        .iter()
+        .filter(|one| one.tcp.bytes_received.is_some_and(|bytes| bytes > DATA));
+    Sender {
+        mss: data.filter_map(|one| one.tcp.receive_mss_bytes).max(),
+        ..sender
+    }
+}
+
+/// The same with what the sender's own kernel tells of the connections that carried data.
+fn of_connections(sender: Sender, before: &[Connection], after: &[Connection]) -> Sender {
     let data: Vec<&Connection> = after
         .iter()
-        .filter(|connection| {
-            let moved = match way {
-                Way::Send => connection.tcp.bytes_acked,
-                Way::Receive => connection.tcp.bytes_received,
-            };
-            moved.is_some_and(|bytes| bytes > DATA)
-        })
+        .filter(|one| one.tcp.bytes_acked.is_some_and(|bytes| bytes > DATA))
         .collect();
-    if way == Way::Receive {
-        return Sender {
-            retransmits: told,
-            // The other end's timer is not seen here; the handshake's is, and the segments are.
-            rtt_s: None,
-            rtt_min_s: heard.idle_rtt_s(),
-            mss: data
-                .iter()
-                .filter_map(|one| one.tcp.receive_mss_bytes)
-                .max(),
-            ..Sender::default()
-        };
-    }
-    let growth = sockets::since(&after, &before)
+    let growth = sockets::since(after, before)
         .into_iter()
-        .filter(|(local, _, _)| data.iter().any(|one| one.local == *local))
+        .filter(|(local, remote, _)| {
+            let known = |one: &&&Connection| one.local == *local && one.remote == *remote;
+            data.iter().any(|one| known(&one))
+        })
         .map(|(_, _, growth)| growth)
         .reduce(|all, one| all.and(&one));
     let rtts: Vec<f64> = data
@@ -244,12 +251,11 @@ fn sender(heard: &Heard, way: Way, sent: Option<&Side>) -> Sender {
         Some(u64::from(packets) * u64::from(one.tcp.mss_bytes?))
     };
     Sender {
-        retransmits: told,
         rtt_s: (!rtts.is_empty()).then(|| rtts.iter().sum::<f64>() / rtts.len() as f64),
-        rtt_min_s: heard.idle_rtt_s(),
         cwnd_bytes: data.iter().filter_map(window).max(),
         mss: data.iter().filter_map(|one| one.tcp.mss_bytes).min(),
         receiver_limited: growth.and_then(|growth| growth.receiver_limited_share()),
         buffer_limited: growth.and_then(|growth| growth.sender_limited_share()),
+        ..sender
     }
 }

@@ -21,6 +21,8 @@ use crate::probe::path_mtu::{self, PathMtu};
 const POLL: Duration = Duration::from_millis(20);
 /// How often the counters of this computer are read.
 const READING: Duration = Duration::from_millis(100);
+/// How long before the end of the measured time an agent tells of its connections: at the end they are taken down.
+const READ_THERE: Duration = Duration::from_millis(300);
 /// A server that took the connection says something within this time.
 const SILENCE: Duration = Duration::from_secs(5);
 /// The exchange of results after the last byte.
@@ -125,6 +127,11 @@ pub(super) fn run(
                 one.heard.read(reading, warm_up, ask.seconds);
             }
         }
+        if let Some(agent) = &mut agent {
+            for (one, port) in running.iter_mut().zip(&opened) {
+                ask_there(one, agent, port, ask, warm_up);
+            }
+        }
         let measuring = running.iter().any(|one| one.heard.base.is_some());
         if measuring && counted.elapsed() >= Duration::from_secs(1) {
             counted = Instant::now();
@@ -164,6 +171,24 @@ pub(super) fn run(
         servers,
         interfaces: sampler.rates().clone(),
     })
+}
+
+/// Asks for the server's own connections twice: when the measured time begins, and shortly before it ends. A server that
+/// does not tell leaves a gap in what is known, and no more.
+fn ask_there(one: &mut Running<'_>, agent: &mut Agent, port: &TestPort, ask: &Ask, warm_up: u32) {
+    let Some(begun) = one.heard.begun.filter(|_| !one.over()) else {
+        return;
+    };
+    let start = begun + Duration::from_secs(u64::from(warm_up));
+    let times = [
+        start,
+        start + Duration::from_secs(u64::from(ask.seconds)).saturating_sub(READ_THERE),
+    ];
+    for (told, time) in one.heard.there.iter_mut().zip(times) {
+        if told.is_none() && Instant::now() >= time {
+            *told = Some(agent.connections(port.address.port()).unwrap_or_default());
+        }
+    }
 }
 
 /// A port for one test, which closes by itself should this end early.

@@ -121,7 +121,9 @@ fn at(case: &Case, step: &Step) -> Ruling {
     // A raised ceiling is the rate itself.
     let known = !ceiling.has(Mark::CeilingUnderestimated);
     ruling.share = known.then(|| case.rate() / ceiling.rate.0);
-    ruling.doubtful = ceiling.has(Mark::Unproven) || case.end_to_end.has(Mark::Compressible);
+    ruling.doubtful = ceiling.has(Mark::Unproven)
+        || ceiling.has(Mark::GeneratorBound)
+        || case.end_to_end.has(Mark::Compressible);
     if step.rung.is_some() {
         ruling = ruling.because(Kind::Ceiling, reaches(case, step));
     }
