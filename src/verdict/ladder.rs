@@ -31,7 +31,7 @@ pub struct Step {
 pub struct Ladder {
     /// Those that count.
     pub steps: Vec<Step>,
-    /// Those that can't be ceilings, since the workload or its own maker exceeded them.
+    /// Those that were measured too low to be ceilings: the workload exceeded them, as the layer around them allows.
     pub discarded: Vec<Rung>,
 }
 
@@ -72,8 +72,14 @@ impl Ladder {
             let exceeded = case.rate() > figure.top() * ABOVE;
             // The line would have carried it: it is the ceiling that was measured too low.
             let possible = line.is_some_and(|line| case.rate() <= line.top() * ABOVE);
-            let lower_bound = figure.has(Mark::GeneratorBound);
-            if exceeded && (possible || lower_bound) {
+            let too_low = match rung {
+                _ if figure.has(Mark::GeneratorBound) => true,
+                Rung::Network => possible,
+                // Whether more than that is possible at all is told by the network around it.
+                Rung::SingleFlow => true,
+                _ => false,
+            };
+            if exceeded && too_low {
                 self.discarded.push(rung);
                 continue;
             }
@@ -149,9 +155,7 @@ impl Ladder {
             }
         }
     }
-}
 
-impl Ladder {
     /// The bus of a network card, where no measured network was held down by it: that one has its name already.
     fn bus(&mut self, case: &Case) {
         let Some(bus) = case.counters.bus else {

@@ -50,14 +50,15 @@ impl Ruling {
             limit: step.limit,
             bytes_per_s: step.figure.rate.0,
         });
-        let measured = others.clone().filter(|step| step.rung.is_some()).count();
         let invalid = self.limits == [Limit::Cached];
-        if !invalid
-            && measured >= 2
-            && others
-                .clone()
-                .all(|step| step.figure.rate.0 >= FAR * case.rate())
-        {
+        let far = others
+            .clone()
+            .all(|step| step.figure.rate.0 >= FAR * case.rate());
+        // Nothing is ruled out by what was not measured: the way and the disks must both be known.
+        let known =
+            |limit| self.reached.contains(&limit) || others.clone().any(|step| step.limit == limit);
+        let both = known(Limit::Network) && known(Limit::Storage);
+        if !invalid && far && both && next.is_some() {
             let least = next.map_or(String::new(), |next| mb(next.bytes_per_s));
             self = self.because(
                 Kind::Elimination,
@@ -83,9 +84,7 @@ impl Ruling {
             limits: self.limits,
         }
     }
-}
 
-impl Ruling {
     /// What the line would carry, where something holds the network down.
     fn line(&self, case: &Case) -> Option<Next> {
         let held = self.reached.contains(&Limit::Network) && !self.limits.contains(&Limit::Network);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nasgauge::error::Kind;
 use nasgauge::fleet::agent::wire::Service;
-use nasgauge::fleet::agent::{Agent, own_address};
+use nasgauge::fleet::agent::{Agent, TestPort, own_address};
 use nasgauge::servers::processes;
 use nasgauge::servers::sandbox::Sandbox;
 use nasgauge::stage::round_trip::{Place, idle};
@@ -147,6 +147,13 @@ fn iperf3(to: SocketAddr, more: &[&str]) -> f64 {
     rate.unwrap_or_else(|| panic!("{report}"))
 }
 
+/// A port on the server for this program alone.
+fn open(agent: &mut Agent, service: Service, seconds: u64) -> TestPort {
+    let (server, here) = (address(SERVER), address(CLIENT));
+    let port = agent.open_port(service, server, here, Duration::from_secs(seconds));
+    port.expect("a port")
+}
+
 #[test]
 #[ignore = "needs root and servers"]
 #[expect(clippy::too_many_lines, reason = "one agent's life, in order")]
@@ -168,14 +175,7 @@ fn the_static_agent_serves_from_an_empty_chroot_on_another_computer() {
     assert_eq!(own, address(CLIENT));
     // Debian's client, both ways, one test a port.
     for more in [&[][..], &["-R"], &["-P", "4"], &["--bidir"]] {
-        let port = agent
-            .open_port(
-                Service::Iperf3,
-                address(SERVER),
-                own,
-                Duration::from_secs(10),
-            )
-            .expect("a port");
+        let port = open(&mut agent, Service::Iperf3, 10);
         assert_eq!(
             Net::listening().len(),
             2,
@@ -186,14 +186,7 @@ fn the_static_agent_serves_from_an_empty_chroot_on_another_computer() {
         agent.finish(&port).expect("well");
         assert_eq!(Net::listening(), [""; 0]);
     }
-    let port = agent
-        .open_port(
-            Service::RoundTrip,
-            address(SERVER),
-            own,
-            Duration::from_secs(10),
-        )
-        .expect("a port");
+    let port = open(&mut agent, Service::RoundTrip, 10);
     assert_eq!(stranger(port.address), Some(124), "no answer at all");
     let place = Place {
         address: port.address,
@@ -204,14 +197,7 @@ fn the_static_agent_serves_from_an_empty_chroot_on_another_computer() {
     agent.close(&port).expect("closed");
     assert_eq!(Net::listening(), [""; 0]);
     // A third computer sees nothing, before and after; the peer is served all the same.
-    let port = agent
-        .open_port(
-            Service::Iperf3,
-            address(SERVER),
-            own,
-            Duration::from_secs(15),
-        )
-        .expect("a port");
+    let port = open(&mut agent, Service::Iperf3, 15);
     assert_eq!(stranger(port.address), Some(124), "no answer at all");
     assert!(iperf3(port.address, &[]) > 1e6);
     agent.finish(&port).expect("well");
@@ -221,14 +207,7 @@ fn the_static_agent_serves_from_an_empty_chroot_on_another_computer() {
         "a closed port is refused: the way is open"
     );
     // At the deadline nothing listens, whoever came or did not.
-    let port = agent
-        .open_port(
-            Service::Iperf3,
-            address(SERVER),
-            own,
-            Duration::from_secs(2),
-        )
-        .expect("a port");
+    let port = open(&mut agent, Service::Iperf3, 2);
     let opened = Instant::now();
     assert_eq!(
         agent.finish(&port).expect_err("nobody").kind,

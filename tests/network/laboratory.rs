@@ -57,7 +57,8 @@ fn a_rate_is_what_iperf3_sees() {
 #[test]
 #[ignore = "needs root and servers"]
 fn a_far_rate_is_what_iperf3_sees() {
-    // A line of the same rate behind the shaper loses whatever moment the shaper left it without a frame.
+    // A line of the same rate behind the shaper loses whatever moment the shaper left it without a frame: 949 to 955 Mbit/s,
+    // where the line alone, or behind a shaper 2 % faster, carries 955 to 957.
     let fast = (None, 64 << 10, 0.01);
     let even = (Some(1_000_000_000), 4_700, 0.025);
     for (line_rate, super_frame_max, share) in [fast, even] {

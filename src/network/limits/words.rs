@@ -131,9 +131,10 @@ impl fmt::Display for Finding {
                 many_bits_per_s,
             } => write!(
                 f,
-                "one TCP connection carries {}, {flows} carry {}: more connections gain little",
+                "one TCP connection carries {}, {flows} carry {}, {:.0} % more",
                 bits(*single_bits_per_s),
-                bits(*many_bits_per_s)
+                bits(*many_bits_per_s),
+                (many_bits_per_s / single_bits_per_s - 1.0) * 100.0
             ),
             Self::Core { percent, flows } => write!(
                 f,

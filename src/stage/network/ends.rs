@@ -202,29 +202,32 @@ fn sender(heard: &Heard, way: Way, sent: Option<&Side>) -> Sender {
     let told = sent
         .and_then(|side| side.retransmits)
         .and_then(|count| u64::try_from(count).ok());
-    let here = |reading: Option<&Reading>| {
-        reading.map_or_else(Vec::new, |reading| reading.connections.clone())
-    };
-    let [before, after] = [&heard.before, &heard.after].map(|reading| here(reading.as_ref()));
     let sender = Sender {
         retransmits: told,
         rtt_min_s: heard.idle_rtt_s(),
         ..Sender::default()
     };
+    let (before, after) = (seen(heard.before.as_ref()), seen(heard.after.as_ref()));
     if way == Way::Send {
-        return of_connections(sender, &before, &after);
-    }
-    if let [Some(before), Some(after)] = &heard.there {
         return of_connections(sender, before, after);
     }
-    // The other end's timer and window are not seen here; the handshake's round trip is, and the segments are.
+    // The server's timer and window are not seen here; the handshake's round trip is, and the segments are.
     let data = after
         .iter()
         .filter(|one| one.tcp.bytes_received.is_some_and(|bytes| bytes > DATA));
-    Sender {
+    let sender = Sender {
         mss: data.filter_map(|one| one.tcp.receive_mss_bytes).max(),
         ..sender
+    };
+    match &heard.there {
+        [Some(before), Some(after)] => of_connections(sender, before, after),
+        _ => sender,
     }
+}
+
+/// The connections of a reading.
+fn seen(reading: Option<&Reading>) -> &[Connection] {
+    reading.map_or(&[], |reading| &reading.connections)
 }
 
 /// The same with what the sender's own kernel tells of the connections that carried data.
@@ -236,8 +239,8 @@ fn of_connections(sender: Sender, before: &[Connection], after: &[Connection]) -
     let growth = sockets::since(after, before)
         .into_iter()
         .filter(|(local, remote, _)| {
-            let known = |one: &&&Connection| one.local == *local && one.remote == *remote;
-            data.iter().any(|one| known(&one))
+            data.iter()
+                .any(|one| (one.local, one.remote) == (*local, *remote))
         })
         .map(|(_, _, growth)| growth)
         .reduce(|all, one| all.and(&one));
@@ -253,7 +256,11 @@ fn of_connections(sender: Sender, before: &[Connection], after: &[Connection]) -
     Sender {
         rtt_s: (!rtts.is_empty()).then(|| rtts.iter().sum::<f64>() / rtts.len() as f64),
         cwnd_bytes: data.iter().filter_map(window).max(),
-        mss: data.iter().filter_map(|one| one.tcp.mss_bytes).min(),
+        mss: data
+            .iter()
+            .filter_map(|one| one.tcp.mss_bytes)
+            .min()
+            .or(sender.mss),
         receiver_limited: growth.and_then(|growth| growth.receiver_limited_share()),
         buffer_limited: growth.and_then(|growth| growth.sender_limited_share()),
         ..sender

@@ -119,15 +119,15 @@ fn at(case: &Case, step: &Step) -> Ruling {
     let counters = &case.counters;
     let mut ruling = Ruling::new(step.limit);
     // A raised ceiling is the rate itself.
-    let known = !ceiling.has(Mark::CeilingUnderestimated);
-    ruling.share = known.then(|| case.rate() / ceiling.rate.0);
-    ruling.doubtful = ceiling.has(Mark::Unproven)
+    let raised = ceiling.has(Mark::CeilingUnderestimated);
+    ruling.share = (!raised).then(|| case.rate() / ceiling.rate.0);
+    ruling.doubtful = raised
+        || ceiling.has(Mark::Unproven)
         || ceiling.has(Mark::GeneratorBound)
         || case.end_to_end.has(Mark::Compressible);
     if step.rung.is_some() {
         ruling = ruling.because(Kind::Ceiling, reaches(case, step));
     }
-    let full = |percent: Option<f64>| percent.filter(|percent| *percent >= FULL);
     match step.limit {
         Limit::ClientCpu | Limit::ServerCpu => {
             let (place, of) = if step.limit == Limit::ClientCpu {
@@ -166,51 +166,48 @@ fn at(case: &Case, step: &Step) -> Ruling {
                 },
             }
         }
-        Limit::Network | Limit::SingleFlow => {
-            if let Some(waiting) = counters
-                .window_limited_percent
-                .filter(|share| *share >= WAITING)
-                && step.limit == Limit::SingleFlow
-            {
-                ruling.limits = vec![Limit::Window];
-                return ruling.because(
-                    Kind::Counter,
-                    format!(
-                        "the connection waited {waiting:.0} % of its time for room in a TCP buffer"
-                    ),
-                );
-            }
-            if let Some(lost) = counters.retransmit_percent.filter(|share| *share >= LOSS) {
-                ruling.limits = vec![Limit::Loss];
-                return ruling.because(
-                    Kind::Counter,
-                    format!("{lost:.2} % of the segments were sent again"),
-                );
-            }
-            if let Some(bus) = counters.bus.filter(|bus| bus.0 <= ceiling.rate.0 * TIE) {
-                ruling.limits = vec![Limit::Interconnect];
-                return ruling.because(
-                    Kind::Counter,
-                    format!("the bus of the network card carries {}", mb(bus.0)),
-                );
-            }
-            if let Some(busy) = full(counters.client_core_percent) {
-                ruling.limits = vec![Limit::ClientCpu];
-                return ruling.because(Kind::Counter, format!("a core here was {busy:.0} % busy"));
-            }
-            match case.layer(Rung::Line) {
-                Some(line) if ceiling.rate.0 >= REACHED * line.rate.0 => ruling.because(
-                    Kind::Counter,
-                    format!(
-                        "that is {} of the line",
-                        percent(ceiling.rate.0 / line.rate.0)
-                    ),
-                ),
-                _ => ruling,
-            }
-        }
+        Limit::Network | Limit::SingleFlow => on_the_way(case, step, ruling),
         _ => ruling,
     }
+}
+
+/// The network or one connection at its ceiling, called after what holds that down. A full line is its own reason, and drops
+/// packets where its queue overflows; without the line's rate, packets sent again prove nothing.
+fn on_the_way(case: &Case, step: &Step, mut ruling: Ruling) -> Ruling {
+    let (ceiling, counters) = (step.figure.rate.0, &case.counters);
+    let line = case.layer(Rung::Line).map(|line| line.rate.0);
+    if let Some(line) = line.filter(|line| ceiling >= REACHED * line) {
+        let share = percent(ceiling / line);
+        return ruling.because(Kind::Ceiling, format!("that is {share} of the line"));
+    }
+    let waiting = counters
+        .window_limited_percent
+        .filter(|share| *share >= WAITING && step.limit == Limit::SingleFlow);
+    let lost = counters
+        .retransmit_percent
+        .filter(|share| *share >= LOSS && line.is_some());
+    let bus = counters.bus.filter(|bus| bus.0 <= ceiling * TIE);
+    let busy = counters.client_core_percent.filter(|busy| *busy >= FULL);
+    let (limit, text) = if let Some(waiting) = waiting {
+        let text =
+            format!("the connection waited {waiting:.0} % of its time for room in a TCP buffer");
+        (Limit::Window, text)
+    } else if let Some(lost) = lost {
+        let text = format!("{lost:.2} % of the segments were sent again");
+        (Limit::Loss, text)
+    } else if let Some(bus) = bus {
+        let text = format!("the bus of the network card carries {}", mb(bus.0));
+        (Limit::Interconnect, text)
+    } else if let Some(busy) = busy {
+        (
+            Limit::ClientCpu,
+            format!("a core here was {busy:.0} % busy"),
+        )
+    } else {
+        return ruling;
+    };
+    ruling.limits = vec![limit];
+    ruling.because(Kind::Counter, text)
 }
 
 fn reaches(case: &Case, step: &Step) -> String {
