@@ -156,7 +156,6 @@ fn open(agent: &mut Agent, service: Service, seconds: u64) -> TestPort {
 
 #[test]
 #[ignore = "needs root and servers"]
-#[expect(clippy::too_many_lines, reason = "one agent's life, in order")]
 fn the_static_agent_serves_from_an_empty_chroot_on_another_computer() {
     let net = Net::build();
     assert_eq!(names(net.chroot.path()), ["nasgauge"]);
