@@ -10,7 +10,7 @@ use nasgauge::servers::round_trip::{Served, serve};
 use nasgauge::stage::round_trip::{Idle, Load, PROBES, Place, carry, idle};
 
 use crate::lab::calm::calm;
-use crate::lab::reference::iperf3;
+use crate::lab::reference::ceiling;
 use crate::lab::{Lab, Link, Server, Way};
 
 /// Runs `work` on host `a` while host `b` serves it; gives its result and what the server did.
@@ -144,7 +144,7 @@ fn table(blocks: &[u32], depths: &[u16]) {
     let lab = line();
     let (lines, served) = {
         let iperf3_server = Server::iperf3(&lab.b);
-        let line = |more: &[&str]| iperf3(&lab.a, &lab.b, more) / 8.0;
+        let line = |more: &[&str]| ceiling(&lab.a, &lab.b, more) / 8.0;
         let rates = [
             (Direction::Read, line(&["-R"])),
             (Direction::Write, line(&[])),
@@ -177,7 +177,7 @@ fn connections_count_as_depth() {
     let lab = line();
     let (lines, _) = {
         let iperf3_server = Server::iperf3(&lab.b);
-        let line = |more: &[&str]| iperf3(&lab.a, &lab.b, more) / 8.0;
+        let line = |more: &[&str]| ceiling(&lab.a, &lab.b, more) / 8.0;
         let rates = [
             (Direction::Read, line(&["-R", "-P", "4"])),
             (Direction::Write, line(&["-P", "4"])),
