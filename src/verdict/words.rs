@@ -3,7 +3,7 @@
 use super::case::{Case, Mark, Rung};
 use super::{Confidence, Limit, Verdict};
 use crate::op::Direction;
-use crate::units::Rate;
+use crate::units::{Nanos, Rate};
 
 /// A rate as storage people read it.
 #[must_use]
@@ -14,6 +14,18 @@ pub fn mb(bytes_per_s: f64) -> String {
     } else {
         format!("{megabytes:.0} MB/s")
     }
+}
+
+/// A time that people can read: three digits at most.
+#[must_use]
+pub fn time(nanos: Nanos) -> String {
+    let digits = |value: f64| if value < 10.0 { 1 } else { 0 };
+    let (value, unit) = match nanos.0 {
+        0..1_000_000 => (nanos.0 as f64 / 1e3, "us"),
+        1_000_000..1_000_000_000 => (nanos.0 as f64 / 1e6, "ms"),
+        _ => (nanos.seconds(), "s"),
+    };
+    format!("{value:.*} {unit}", digits(value))
 }
 
 /// A share in percent.

@@ -1,5 +1,6 @@
 //! What was measured alone, and whether the workload has reached it.
 
+use super::differences::queue;
 use super::{NEAREST, REACHED, TIE};
 use crate::units::Nanos;
 use crate::verdict::case::{Case, Mark, Rung};
@@ -84,10 +85,7 @@ pub(super) fn tie(case: &Case, ladder: &Ladder) -> Option<Ruling> {
 /// One ceiling is clearly lowest, and the workload has reached it.
 pub(super) fn named(case: &Case, ladder: &Ladder) -> Option<Ruling> {
     let lowest = ladder.lowest().filter(|step| reached(case, step))?;
-    // The network bounds whatever crosses it: unless it was measured too, what the protocol carries names nothing.
-    let network = [Rung::Network, Rung::SingleFlow, Rung::RoundTrip];
-    let known = network.into_iter().any(|rung| case.layer(rung).is_some());
-    if lowest.limit == Limit::Protocol && !known {
+    if unbounded(case, lowest) {
         return None;
     }
     let mut ruling = at(case, lowest);
@@ -112,7 +110,7 @@ pub(super) fn generator(case: &Case, _: &Ladder) -> Option<Ruling> {
 /// Not quite at the lowest ceiling, while all others are far away: likely that one.
 pub(super) fn nearest(case: &Case, ladder: &Ladder) -> Option<Ruling> {
     let (lowest, others) = ladder.steps.split_first()?;
-    let near = case.rate() >= NEAREST * lowest.figure.rate.0;
+    let near = case.rate() >= NEAREST * lowest.figure.rate.0 && !unbounded(case, lowest);
     let alone = others
         .iter()
         .all(|step| step.figure.rate.0 >= 2.0 * FAR * case.rate());
@@ -121,6 +119,13 @@ pub(super) fn nearest(case: &Case, ladder: &Ladder) -> Option<Ruling> {
         ruling.doubtful = true;
         ruling
     })
+}
+
+/// The network bounds whatever crosses it: unless it was measured too, what the protocol carries names nothing.
+fn unbounded(case: &Case, step: &Step) -> bool {
+    let network = [Rung::Network, Rung::SingleFlow, Rung::RoundTrip];
+    let known = network.into_iter().any(|rung| case.layer(rung).is_some());
+    step.limit == Limit::Protocol && !known
 }
 
 fn reached(case: &Case, step: &Step) -> bool {
@@ -209,6 +214,10 @@ fn on_the_way(case: &Case, step: &Step, mut ruling: Ruling) -> Ruling {
     if let Some(line) = line.filter(|line| ceiling >= REACHED * line) {
         let share = percent(ceiling / line);
         return ruling.because(Kind::Ceiling, format!("that is {share} of the line"));
+    }
+    // Connections that wait for room, or for what was lost, leave no queue behind.
+    if let Some(queue) = queue(case).filter(|_| step.limit == Limit::Network) {
+        return ruling.because(Kind::Counter, queue);
     }
     let waiting = counters
         .window_limited_percent

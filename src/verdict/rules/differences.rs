@@ -6,7 +6,7 @@ use crate::units::Nanos;
 use crate::verdict::case::{Case, Differences, Figure, Rung};
 use crate::verdict::ladder::Ladder;
 use crate::verdict::ruling::{FAR, Ruling};
-use crate::verdict::words::{mb, percent};
+use crate::verdict::words::{mb, percent, time};
 use crate::verdict::{Kind, Limit};
 
 /// Half the depth must cost this much where waiting is the limit.
@@ -42,7 +42,8 @@ pub(super) fn round_trip(case: &Case, ladder: &Ladder) -> Option<Ruling> {
             .because(
                 Kind::Ceiling,
                 format!(
-                    "{depth} requests of {block} that take {alone} each are {}",
+                    "{depth} requests of {block} that take {} each are {}",
+                    time(alone),
                     mb(expected)
                 ),
             )
@@ -85,26 +86,31 @@ pub(super) fn from_memory(case: &Case, _: &Ladder) -> Option<Ruling> {
 
 /// Packets stand in a queue on the way, and neither the disks nor more connections make a difference: the line is full.
 pub(super) fn queued(case: &Case, _: &Ladder) -> Option<Ruling> {
-    let (idle, loaded) = case
-        .counters
-        .handshake_idle
-        .zip(case.counters.handshake_loaded)?;
-    let late = loaded.0.checked_sub(idle.0)?;
-    let queue = late >= QUEUE.0 && loaded.0 as f64 >= QUEUED * idle.0 as f64;
+    let queue = queue(case)?;
     let same = |gain: Option<f64>| gain.is_none_or(|gain| (gain - 1.0).abs() <= STEADY);
     let all = &case.differences;
     let unmoved = same(all.hot_over_cold) && same(all.second_connection);
     // Something must have been tried, and a network that was measured says more.
     let tried = all.hot_over_cold.is_some() || all.second_connection.is_some();
-    if !(queue && unmoved && tried) || case.layer(Rung::Network).is_some() {
+    if !(unmoved && tried) || case.layer(Rung::Network).is_some() {
         return None;
     }
-    Some(Ruling::new(Limit::Network).because(
-        Kind::Counter,
+    Some(Ruling::new(Limit::Network).because(Kind::Counter, queue))
+}
+
+/// The queue on the way in words; None where there is none, or it is not known.
+pub(super) fn queue(case: &Case) -> Option<String> {
+    let counters = &case.counters;
+    let (idle, loaded) = counters.handshake_idle.zip(counters.handshake_loaded)?;
+    let late = loaded.0.checked_sub(idle.0)?;
+    let queued = late >= QUEUE.0 && loaded.0 as f64 >= QUEUED * idle.0 as f64;
+    queued.then(|| {
         format!(
-            "packets wait on the way: a handshake takes {loaded} while it runs and {idle} on the idle way"
-        ),
-    ))
+            "packets wait on the way: a handshake takes {} while it runs and {} on the idle way",
+            time(loaded),
+            time(idle)
+        )
+    })
 }
 
 /// One TCP connection: the workload has what one carries, and a second adds.
