@@ -97,11 +97,15 @@ pub(super) fn main(args: &DiagnoseArgs, global: &Global) -> Result<u8> {
         println!("{}", describe(&plan));
         return Ok(0);
     }
-    show.note(&describe(&plan));
-    let out = args
-        .out
-        .clone()
-        .map_or_else(|| Out::Below("results".into()), Out::Exactly);
+    drop(show);
+    conduct(&plan, args.out.clone(), global)
+}
+
+/// Carries a plan out, shows what it found, and gives the exit code.
+pub(super) fn conduct(plan: &DiagnosePlan, out: Option<PathBuf>, global: &Global) -> Result<u8> {
+    let mut show = Show::new(global.quiet);
+    show.note(&describe(plan));
+    let out = out.map_or_else(|| Out::Below("results".into()), Out::Exactly);
     let mut secrets = |spec: &TargetSpec| credentials::secret(spec, global.credentials.as_deref());
     let stop = stop_on_signals()?;
     let mut settings = Settings {
@@ -109,17 +113,17 @@ pub(super) fn main(args: &DiagnoseArgs, global: &Global) -> Result<u8> {
         secrets: &mut secrets,
         stop,
     };
-    let diagnosis = run(&plan, &mut settings, &mut show)?;
+    let diagnosis = run(plan, &mut settings, &mut show)?;
     drop(show);
     match global.format {
-        Format::Table => print!("{}", table(&plan, &diagnosis)),
+        Format::Table => print!("{}", table(plan, &diagnosis)),
         Format::Csv => print!("{}", read(&diagnosis.directory.join("verdict.csv"))?),
         Format::Json => println!("{}", read(&diagnosis.directory.join("record.json"))?),
     }
     for left in &diagnosis.left {
         eprintln!("nasgauge: {left}");
     }
-    Ok(diagnosis.exit_code(&plan))
+    Ok(diagnosis.exit_code(plan))
 }
 
 fn plan_of(args: &DiagnoseArgs, global: &Global, watch: &mut dyn Watch) -> Result<DiagnosePlan> {
@@ -228,9 +232,12 @@ fn describe(plan: &DiagnosePlan) -> String {
 fn table(plan: &DiagnosePlan, diagnosis: &Diagnosis) -> String {
     let mut text = String::new();
     for judged in &diagnosis.judged {
-        text.push_str(&format!("\n{}: {}\n", judged.case.workload, plan.target));
+        text.push_str(&format!("\n{} on {}\n", judged.case.workload, plan.target));
         text.push_str(&ladder::case(&judged.case, &judged.verdict));
     }
+    let pairs = diagnosis.judged.iter().map(|one| (&one.case, &one.verdict));
+    text.push_str("\nTo paste into a forum (no names or addresses in it):\n");
+    text.push_str(&ladder::forum(&diagnosis.head, pairs));
     text.push_str(&format!(
         "\nIf your own copy is slower than this: nasgauge copy YOURFILE {}\n",
         plan.target

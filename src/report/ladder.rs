@@ -48,8 +48,8 @@ const fn named(mark: Mark) -> &'static str {
 #[must_use]
 pub fn case(case: &Case, verdict: &Verdict) -> String {
     let mut text = format!(
-        "  {:<22} {:>9} {:>8}  {:<15} {}\n",
-        "layer", "MB/s", "Gbit/s", "share of outer", "marks"
+        "  {:<20} {:>8} {:>7} {:>18}  {:>5}  {}\n",
+        "layer", "MB/s", "Gbit/s", "95 % interval", "share", "marks"
     );
     for (rung, name, around) in LAYERS {
         if let Some(figure) = case.layer(*rung) {
@@ -70,6 +70,37 @@ pub fn case(case: &Case, verdict: &Verdict) -> String {
     text
 }
 
+/// What to paste into a forum: everything that a helper there asks for, and no name or address.
+#[must_use]
+pub fn forum<'a>(head: &str, cases: impl Iterator<Item = (&'a Case, &'a Verdict)>) -> String {
+    let mut text = format!("```\n{head}\n");
+    for (case, verdict) in cases {
+        let mut layers: Vec<String> = LAYERS
+            .iter()
+            .filter(|(rung, ..)| *rung != Rung::Tool)
+            .filter_map(|(rung, name, _)| {
+                let rate = case.layer(*rung)?.rate.megabytes();
+                Some(format!("{name} {}", short(rate)))
+            })
+            .collect();
+        layers.push(format!(
+            "workload {}",
+            short(case.end_to_end.rate.megabytes())
+        ));
+        text.push_str(&format!(
+            "{}, MB/s: {}\n",
+            case.workload,
+            layers.join(" | ")
+        ));
+        text.push_str(&format!("{}\n", words::sentence(case, verdict)));
+        for evidence in &verdict.evidence {
+            text.push_str(&format!("- {}\n", evidence.text));
+        }
+    }
+    text.push_str("```\n");
+    text
+}
+
 fn line(name: &str, figure: &Figure, around: Option<&Figure>) -> String {
     let share = around.map_or(String::new(), |around| {
         words::percent(figure.rate.0 / around.rate.0)
@@ -79,15 +110,35 @@ fn line(name: &str, figure: &Figure, around: Option<&Figure>) -> String {
         .low
         .zip(figure.high)
         .map_or(String::new(), |(low, high)| {
-            format!("{:.1}..{:.1} ", low.megabytes(), high.megabytes())
+            format!("{} to {}", short(low.megabytes()), short(high.megabytes()))
         });
-    let text = format!(
-        "  {name:<22} {:>9} {:>8}  {share:<15} {interval}{}",
-        format!("{:.1}", figure.rate.megabytes()),
-        format!("{:.3}", figure.rate.gigabits()),
-        marks.join(", ")
+    let head = format!(
+        "  {name:<20} {:>8} {:>7} {interval:>18}  {share:>5}",
+        short(figure.rate.megabytes()),
+        format!("{:.2}", figure.rate.gigabits()),
     );
-    format!("{}\n", text.trim_end())
+    let mut text = head.trim_end().to_owned();
+    // Marks that do not fit stand below, where the eye looks for them.
+    for (at, mark) in marks.iter().enumerate() {
+        let room = text.lines().last().map_or(0, str::len);
+        let column = 68.max(if at == 0 { room + 2 } else { 0 });
+        if at == 0 && column + mark.len() <= WIDTH {
+            text.push_str(&format!("{:1$}{mark}", "", column - room));
+        } else {
+            text.push_str(&format!("\n{:24}({mark})", ""));
+        }
+    }
+    text.push('\n');
+    text
+}
+
+/// Three digits or more: a decimal only where it says something.
+fn short(megabytes: f64) -> String {
+    if megabytes < 1000.0 {
+        format!("{megabytes:.1}")
+    } else {
+        format!("{megabytes:.0}")
+    }
 }
 
 /// A publication: its conditions, what its figures compute to, and a verdict on each case.

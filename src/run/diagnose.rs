@@ -67,6 +67,8 @@ pub struct Diagnosis {
     pub rows: Vec<Row>,
     /// The result directory.
     pub directory: PathBuf,
+    /// What was measured on, in a line or two, without names and addresses.
+    pub head: String,
     /// What could not be measured or removed, one sentence each.
     pub left: Vec<String>,
     /// The user stopped it.
@@ -137,15 +139,41 @@ pub fn run(
         rows: &rows,
         judged: &judged,
     };
+    let head = head(plan, &rows, &environment);
     let kept = keep(&mut results, &record);
     left.extend(kept.err().map(|error| error.to_string()));
     Ok(Diagnosis {
         judged,
+        head,
         rows,
         directory: results.directory().to_owned(),
         left,
         interrupted,
     })
+}
+
+/// This computer, its way to the server and what both agreed on: what anybody who is asked for help wants to know.
+fn head(plan: &DiagnosePlan, rows: &[Row], environment: &Value) -> String {
+    let whole = rows.iter().find(|row| row.stage == "end_to_end");
+    let mut parts = vec![format!(
+        "nasgauge {} diagnose{}",
+        plan.nasgauge_version,
+        if plan.quick { " --quick" } else { "" }
+    )];
+    if let Some(row) = whole {
+        parts.push(row.protocol.clone());
+        let agreed = row.negotiated.split(' ').filter(|word| !word.is_empty());
+        parts.extend(agreed.map(ToOwned::to_owned));
+    }
+    let told = |pointer: &str| {
+        let value = environment.pointer(pointer)?;
+        value.as_str().map(ToOwned::to_owned)
+    };
+    parts.extend(told("/client/kernel").map(|kernel| format!("client Linux {kernel}")));
+    parts.extend(told("/client/cpu_model"));
+    parts
+        .extend(told("/targets/0/host/host/kernel").map(|kernel| format!("server Linux {kernel}")));
+    parts.join(", ")
 }
 
 fn keep(results: &mut Results, record: &DiagnoseRecord<'_>) -> Result<()> {
@@ -179,9 +207,9 @@ impl Scene {
     /// Opens everything; nothing is written anywhere.
     fn open(around: &mut Around<'_, '_>) -> Result<Self> {
         let plan = around.plan;
-        let like = &plan.work[0];
-        let small = plan.laying_hot(&plan.whole(like, plan.file_bytes()))?;
-        let target = Bench::open(&plan.target, plan.laying(&like.phase)?, around)?;
+        let first = &plan.work[0];
+        let small = plan.laying_hot(&plan.whole(first, plan.file_bytes()))?;
+        let target = Bench::open(&plan.target, plan.laying(&first.phase)?, around)?;
         let mut own_client = None;
         if let Some(uri) = &plan.own_client {
             match Bench::open(uri, small.clone(), around) {
@@ -393,9 +421,11 @@ impl Scene {
     ) -> Result<Option<Taken>> {
         let mut phase = around.plan.whole(work, laid);
         let reads = work.direction() == Direction::Read;
-        if reads && (self.target.mounted || !self.target.remote()) {
-            // A second pass would come from this computer's memory.
+        let own_cache = self.target.mounted || !self.target.remote();
+        if reads && (own_cache || laid.0 < around.plan.file_bytes().0) {
+            // A second pass would come from memory, and disks that were slow to write are slow to read: one pass is enough.
             phase.bytes = Some(laid);
+            phase.ramp_time = Nanos(0);
         }
         if reads && let Some(server) = &mut self.server {
             server.drop_caches();
@@ -581,6 +611,10 @@ fn beside(
             return Ok(None);
         }
     }
-    let phase = plan.hot(&plan.whole(work, bench.laid));
+    let mut phase = plan.hot(&plan.whole(work, bench.laid));
+    if !bench.remote() {
+        // This computer's memory takes any number of writes.
+        phase.bytes = None;
+    }
     bench.measure(&work.name, stage, phase, around)
 }

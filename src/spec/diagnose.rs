@@ -107,6 +107,26 @@ pub struct Times {
 }
 
 impl DiagnosePlan {
+    /// Whether a saved plan is one of a diagnosis.
+    #[must_use]
+    pub fn is_one(text: &str) -> bool {
+        text.lines()
+            .any(|line| line.trim_start().starts_with("diagnose_plan_version"))
+    }
+
+    /// Reads a saved plan.
+    pub fn parse(text: &str, place: &str) -> Result<Self> {
+        let plan: Self = toml::from_str(text)
+            .map_err(|error| Error::usage(format!("{place}: not a plan: {}", error.message())))?;
+        if plan.diagnose_plan_version != DIAGNOSE_PLAN_VERSION {
+            return Err(Error::usage(format!(
+                "{place}: plan version {} was written by nasgauge {}; this one reads version {DIAGNOSE_PLAN_VERSION}",
+                plan.diagnose_plan_version, plan.nasgauge_version
+            )));
+        }
+        Ok(plan)
+    }
+
     /// How long each measurement takes.
     #[must_use]
     pub const fn times(&self) -> Times {
@@ -291,7 +311,8 @@ impl DiagnosePlan {
         Phase {
             runtime: Some(times.layer),
             bytes: writes.then(|| self.overwrite_bytes()),
-            ramp_time: times.ramp,
+            // The bytes of a ramp would be used up by a fast server before anything counts.
+            ramp_time: if writes { Nanos(0) } else { times.ramp },
             size: Bytes(hot.0.max(least).min(phase.size.0)),
             durability: if writes {
                 Durability::None

@@ -263,7 +263,7 @@ fn flows(flows: &Flows) -> Option<Figure> {
         .samples
         .iter()
         .filter(|sample| sample.from >= 0.0)
-        .filter_map(|sample| sample.bits_per_s())
+        .filter_map(crate::network::Sample::bits_per_s)
         .collect();
     // The last one is cut short by the end.
     let whole = &samples[..samples.len().saturating_sub(1)];
