@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::{DEVICE, address, ip, run};
+use super::{DEVICE, Link, address, ip, run};
 
 /// Bytes that may leave at once, two of the largest super-frames: with less, the rate is not reached.
 const BURST: u64 = 128 << 10;
@@ -90,8 +90,17 @@ impl Host {
         }
     }
 
+    /// Limits what leaves by one of its devices.
+    fn shape_device(&self, device: &str, rate: u64) {
+        // A fifth of a millisecond's worth where that is more, or the timer's steps would cost rate.
+        let burst = BURST.max(rate / 8 / 5_000);
+        let line =
+            format!("qdisc replace dev {device} root tbf rate {rate}bit burst {burst} latency 5ms");
+        run(self.command("tc").args(line.split_whitespace()));
+    }
+
     /// Sends by this congestion control from now on: by route, since a namespace may not choose it for itself.
-    pub(super) fn control_congestion(&self, name: &str) {
+    pub fn control_congestion(&self, name: &str) {
         ip(&format!(
             "-n {} route change 10.77.0.0/24 dev {DEVICE} proto kernel scope link src {} congctl {name}",
             self.namespace(),
@@ -101,11 +110,7 @@ impl Host {
 
     /// Limits what it sends to `rate` bits per second, from now on.
     pub fn shape(&self, rate: u64) {
-        // A fifth of a millisecond's worth where that is more, or the timer's steps would cost rate.
-        let burst = BURST.max(rate / 8 / 5_000);
-        let line =
-            format!("qdisc replace dev {DEVICE} root tbf rate {rate}bit burst {burst} latency 5ms");
-        run(self.command("tc").args(line.split_whitespace()));
+        self.shape_device(DEVICE, rate);
     }
 
     /// A program on this host. It sees this host's network, and a `/sys` of its own.
@@ -159,5 +164,51 @@ impl Host {
     /// Nothing vanishes any more.
     pub fn drop_nothing(&self) {
         run(self.command("nft").args(["delete", "table", "inet", "lab"]));
+    }
+}
+
+/// Joins two hosts by several cables, over which connections are spread by their ports: each address lies on the loopback
+/// device, and the way to the other's leads over all of them.
+pub(super) fn join_by_several(a: &Host, b: &Host, link: &Link) {
+    for host in [a, b] {
+        ip(&format!(
+            "-n {} addr add {}/32 dev lo",
+            host.namespace(),
+            host.address
+        ));
+        // Addresses and ports decide.
+        run(host
+            .command("sysctl")
+            .args(["-qw", "net.ipv4.fib_multipath_hash_policy=1"])
+            .arg("net.ipv4.tcp_no_metrics_save=1"));
+    }
+    let device = |at: u8| format!("eth{at}");
+    for at in 0..link.links {
+        let name = device(at);
+        ip(&format!(
+            "link add {name} netns {} type veth peer name {name} netns {}",
+            a.namespace(),
+            b.namespace()
+        ));
+        for (host, own, rate) in [(a, 1, link.rate_a_to_b), (b, 2, link.rate_b_to_a)] {
+            let inside = format!("-n {}", host.namespace());
+            ip(&format!("{inside} addr add 10.78.{at}.{own}/30 dev {name}"));
+            ip(&format!("{inside} link set {name} mtu {} up", link.mtu));
+            if let Some(rate) = rate {
+                host.shape_device(&name, rate);
+            }
+        }
+    }
+    for (host, other, peer) in [(a, b, 2), (b, a, 1)] {
+        let hops: Vec<String> = (0..link.links)
+            .map(|at| format!("nexthop via 10.78.{at}.{peer} dev {}", device(at)))
+            .collect();
+        ip(&format!(
+            "-n {} route add {}/32 src {} congctl cubic {}",
+            host.namespace(),
+            other.address,
+            host.address,
+            hops.join(" ")
+        ));
     }
 }
