@@ -121,8 +121,18 @@ impl Ladder {
         if case.end_to_end.has(Mark::ServerCached) {
             return;
         }
-        let (rung, storage) = match (case.layer(Rung::Storage), case.layer(Rung::StorageBest)) {
-            (Some(storage), _) => (Rung::Storage, storage),
+        // What the server's own memory answered is no figure of its disks.
+        let disks = |rung| {
+            case.layer(rung)
+                .filter(|figure| !figure.has(Mark::ServerCached))
+        };
+        let (own, best) = (disks(Rung::Storage), disks(Rung::StorageBest));
+        let (rung, storage) = match (own, best) {
+            // Read-ahead keeps more under way than the workload does: then the best is the ceiling.
+            (Some(own), Some(best)) if case.rate() > own.top() && best.rate.0 >= own.rate.0 => {
+                (Rung::StorageBest, best)
+            }
+            (Some(own), _) => (Rung::Storage, own),
             (None, Some(best)) => (Rung::StorageBest, best),
             (None, None) => return,
         };
