@@ -15,6 +15,8 @@ mod forward;
 mod judge;
 #[path = "lab/kept.rs"]
 mod kept;
+#[path = "lab/killed.rs"]
+mod killed;
 #[expect(dead_code, reason = "the tests of the network use more of it")]
 #[path = "lab/lab.rs"]
 mod lab;
@@ -28,6 +30,7 @@ mod site;
 mod table;
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use judge::{Outcome, Said, judge};
@@ -35,6 +38,12 @@ use nas::Protocol;
 use scenario::{Level, Scenario};
 use site::Site;
 use table::{Counts, Line, imposed};
+
+/// Both tests here use the whole machine.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What is to be run.
 struct Choice {
@@ -136,6 +145,7 @@ fn one(scenario: &Scenario, protocol: Protocol, level: Level, out: &Path) -> Vec
 #[test]
 #[ignore = "needs root and servers"]
 fn every_verdict_is_true() {
+    let _alone = alone();
     let all = scenario::all().unwrap_or_else(|why| panic!("{why}"));
     let choice = Choice::from_environment();
     let chosen = choice.of(&all);

@@ -205,3 +205,28 @@ pub fn number(device: &Path) -> String {
     let text = run(Command::new("cat").arg(&path));
     text.trim().to_owned()
 }
+
+/// All limits of devices that hold at the moment, a line each.
+pub fn limits() -> String {
+    let root = Hierarchy::of("blkio")
+        .unwrap_or_else(|why| panic!("{why}"))
+        .top;
+    let text = LIMITS.map(|file| std::fs::read_to_string(root.join(file)).unwrap_or_default());
+    text.concat()
+}
+
+/// All groups of laboratories, a line each.
+pub fn groups() -> String {
+    let mut all = Vec::new();
+    for controller in ["memory", "cpu"] {
+        let Ok(hierarchy) = Hierarchy::of(controller) else {
+            continue;
+        };
+        let own = hierarchy.top.join(hierarchy.own.trim_start_matches('/'));
+        let entries = std::fs::read_dir(own).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.path().display().to_string());
+        all.extend(names.filter(|path| path.contains("nasgauge-lab")));
+    }
+    all.sort();
+    all.join("\n")
+}

@@ -49,7 +49,16 @@ pub fn diagnose(
         .arg(out)
         .args(&scenario.options);
     if let Some(workload) = &scenario.workload {
-        command.args(["--workload", workload]);
+        // One of the laboratory's own, or a shipped one.
+        let own = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/lab/workloads")
+            .join(format!("{workload}.toml"));
+        command.arg("--workload");
+        if own.is_file() {
+            command.arg(own);
+        } else {
+            command.arg(workload);
+        }
     }
     if let Some(password) = &site.nas.password {
         command.env("NASGAUGE_PASSWORD", password);

@@ -146,6 +146,11 @@ impl Host {
     pub fn drop_incoming(&self, rule: &str) {
         let table = "table inet lab {\n chain in {\n  type filter hook input priority 0; policy accept;\n }\n}\n";
         let text = format!("{table}add rule inet lab in {rule} counter drop\n");
+        self.filter(&text);
+    }
+
+    /// Adds tables and rules of nft's.
+    fn filter(&self, text: &str) {
         let file = std::env::temp_dir().join(format!("{}.nft", self.namespace()));
         std::fs::write(&file, text).expect("a place for temporary files");
         run(self.command("nft").arg("-f").arg(&file));
@@ -167,21 +172,9 @@ impl Host {
     }
 }
 
-/// Joins two hosts by several cables, over which connections are spread by their ports: each address lies on the loopback
-/// device, and the way to the other's leads over all of them.
+/// Joins two hosts by several cables. Connections take turns at them, and each stays on its own both ways: with ports decided by
+/// chance, as bonds and routers do it, a test would be another one each time. Each address lies on the loopback device.
 pub(super) fn join_by_several(a: &Host, b: &Host, link: &Link) {
-    for host in [a, b] {
-        ip(&format!(
-            "-n {} addr add {}/32 dev lo",
-            host.namespace(),
-            host.address
-        ));
-        // Addresses and ports decide.
-        run(host
-            .command("sysctl")
-            .args(["-qw", "net.ipv4.fib_multipath_hash_policy=1"])
-            .arg("net.ipv4.tcp_no_metrics_save=1"));
-    }
     let device = |at: u8| format!("eth{at}");
     for at in 0..link.links {
         let name = device(at);
@@ -190,25 +183,48 @@ pub(super) fn join_by_several(a: &Host, b: &Host, link: &Link) {
             a.namespace(),
             b.namespace()
         ));
-        for (host, own, rate) in [(a, 1, link.rate_a_to_b), (b, 2, link.rate_b_to_a)] {
-            let inside = format!("-n {}", host.namespace());
+    }
+    for (host, other, own, rate) in [(a, b, 1, link.rate_a_to_b), (b, a, 2, link.rate_b_to_a)] {
+        let inside = format!("-n {}", host.namespace());
+        ip(&format!("{inside} addr add {}/32 dev lo", host.address));
+        // What comes by one cable may be answered by another as far as routes know.
+        run(host.command("sysctl").arg("-qw").args([
+            "net.ipv4.conf.all.rp_filter=0",
+            "net.ipv4.conf.default.rp_filter=0",
+            "net.ipv4.tcp_no_metrics_save=1",
+        ]));
+        let mut arrivals = String::new();
+        for at in 0..link.links {
+            let name = device(at);
             ip(&format!("{inside} addr add 10.78.{at}.{own}/30 dev {name}"));
             ip(&format!("{inside} link set {name} mtu {} up", link.mtu));
             if let Some(rate) = rate {
                 host.shape_device(&name, rate);
             }
+            let mark = at + 1;
+            let to = format!(
+                "{}/32 via 10.78.{at}.{} dev {name} src {} congctl cubic",
+                other.address,
+                3 - own,
+                host.address
+            );
+            if at == 0 {
+                ip(&format!("{inside} route add {to}"));
+            }
+            ip(&format!("{inside} route add {to} table {}", 100 + mark));
+            ip(&format!(
+                "{inside} rule add fwmark {mark} table {}",
+                100 + mark
+            ));
+            arrivals.push_str(&format!(
+                "  iifname \"{name}\" ct state new ct mark set {mark}\n"
+            ));
         }
-    }
-    for (host, other, peer) in [(a, b, 2), (b, a, 1)] {
-        let hops: Vec<String> = (0..link.links)
-            .map(|at| format!("nexthop via 10.78.{at}.{peer} dev {}", device(at)))
-            .collect();
-        ip(&format!(
-            "-n {} route add {}/32 src {} congctl cubic {}",
-            host.namespace(),
-            other.address,
-            host.address,
-            hops.join(" ")
+        host.filter(&format!(
+            "table ip links {{\n chain in {{\n  type filter hook prerouting priority mangle; policy accept;\n{arrivals} }}\n \
+             chain out {{\n  type route hook output priority mangle; policy accept;\n  \
+             ct state new ct mark set numgen inc mod {} offset 1\n  meta mark set ct mark\n }}\n}}\n",
+            link.links
         ));
     }
 }

@@ -99,6 +99,9 @@ pub fn judge(expected: &Direction, level: Level, said: &Said) -> Outcome {
     if !allowed && !with.limits.contains(&said.limit) {
         wrong.push(format!("it says '{}'", said.limit));
     }
+    if !with.next.is_empty() && !with.next.contains(&said.next_limit) {
+        wrong.push(format!("the next limit is '{}'", said.next_limit));
+    }
     let parts: Vec<&str> = said.limit.split('+').collect();
     for never in &expected.must_not_say {
         if parts.contains(&never.as_str()) {

@@ -95,8 +95,8 @@ pub struct Cliff {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Servers {
-    /// Page cache included; None is all of the machine's.
-    pub memory_mib: Option<u64>,
+    /// Page cache included; 0 is all of the machine's.
+    pub memory_mib: u64,
     /// Of one core.
     pub cpu_percent: Option<u64>,
     /// Few written bytes can wait in the server's memory.
@@ -108,7 +108,7 @@ pub struct Servers {
 impl Default for Servers {
     fn default() -> Self {
         Self {
-            memory_mib: Some(256),
+            memory_mib: 256,
             cpu_percent: None,
             honest_writes: true,
             forward_mb_s: None,
@@ -125,6 +125,9 @@ pub struct Expected {
     /// Whether `unresolved` is no mistake.
     #[serde(default)]
     pub unresolved: bool,
+    /// Keys of `next_limit`, each right; empty where it does not matter.
+    #[serde(default)]
+    pub next: Vec<String>,
 }
 
 /// What is expected of one direction.

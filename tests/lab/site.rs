@@ -33,7 +33,10 @@ impl Site {
     /// Makes it; Err with the reason where this machine can't.
     pub fn make(scenario: &Scenario, protocol: Protocol) -> Result<Self, String> {
         let servers = &scenario.servers;
-        let group = Group::new(servers.memory_mib.map(|mib| mib << 20), servers.cpu_percent)?;
+        let group = Group::new(
+            (servers.memory_mib > 0).then_some(servers.memory_mib << 20),
+            servers.cpu_percent,
+        )?;
         let rates = rates(&scenario.disk);
         let disk = match &scenario.array {
             None => Disk::single(DISK, &rates, servers.honest_writes)?,

@@ -194,7 +194,7 @@ pub fn imposed(scenario: &Scenario) -> String {
             .forward_mb_s
             .map(|rate| format!("the server's port {rate} MB/s")),
     );
-    if servers.memory_mib.is_none() {
+    if servers.memory_mib == 0 {
         all.push("server caches reads".to_owned());
     }
     if !servers.honest_writes {
