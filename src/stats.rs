@@ -1,11 +1,13 @@
 //! Statistics: latency histograms, percentiles that say nothing when there is too little, and confidence intervals.
 //!
-//! `sequential` says when to stop repeating and what that costs the interval; `trend` whether repeats rise or fall.
+//! `sequential` says when to stop repeating and what that costs the interval; `trend` whether repeats rise or fall;
+//! `cliff` where a series falls off for good.
 //! Pure. Latencies are nanoseconds. Must not know: where samples come from.
 
 use hdrhistogram::Histogram;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
+pub mod cliff;
 pub mod sequential;
 pub mod trend;
 

@@ -18,6 +18,17 @@ pub struct HostCounters {
     pub throttled_periods: Option<u64>,
 }
 
+/// A beginning that did not last: a cache took it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Burst {
+    /// The rate at the beginning, in bytes per second.
+    pub bytes_per_s: f64,
+    /// Bytes until it fell off.
+    pub bytes: u64,
+    /// The rate from then on, in bytes per second.
+    pub sustained_bytes_per_s: f64,
+}
+
 /// Small files of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SmallFiles {

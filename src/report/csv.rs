@@ -141,7 +141,6 @@ pub fn summary(row: &Row) -> Vec<String> {
         max,
     } = row.latency_ns;
     let point = |nanos: Option<u64>| micros(nanos.map(|nanos| nanos as f64));
-    let unknown = String::new;
     vec![
         SCHEMA_VERSION.to_string(),
         row.run_id.clone(),
@@ -178,9 +177,9 @@ pub fn summary(row: &Row) -> Vec<String> {
         whole(row.cache_state.clone()),
         whole(row.durability.clone()),
         decimal(row.generator_bytes_per_s, 0),
-        unknown(),
-        unknown(),
-        unknown(),
+        decimal(row.burst.map(|burst| burst.bytes_per_s), 1),
+        whole(row.burst.map(|burst| burst.bytes)),
+        decimal(row.burst.map(|burst| burst.sustained_bytes_per_s), 1),
         decimal(row.client_cpu_s_per_gb(), 4),
         decimal(row.busiest_core_percent, 1),
         whole(row.network_bytes),

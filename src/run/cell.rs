@@ -7,7 +7,7 @@ use crate::engine::{FileJob, Job};
 use crate::error::{Error, Kind, Phase, Result};
 use crate::op::Direction;
 use crate::payload::Content;
-use crate::record::{Interval, Row};
+use crate::record::{Burst, Flag, Interval, Row};
 use crate::run::drive::{Driven, drive};
 use crate::run::files;
 use crate::run::intervals::Intervals;
@@ -17,7 +17,9 @@ use crate::run::site::Place;
 use crate::run::{Number, StepView, Watch, split_phase};
 use crate::spec::plan::{Cell, Plan};
 use crate::spec::workload;
+use crate::stats::cliff::cliff;
 use crate::target::Attach;
+use crate::units::Nanos;
 
 /// What a cell is measured for.
 pub(super) struct Context<'a> {
@@ -115,12 +117,38 @@ pub(super) fn measure(
     if let Some(cut) = files::cut_short(&phase, &driven) {
         watch.note(&format!("{label}: {cut}"));
     }
-    let rows = rows.finish(&driven, stored.as_ref(), context.stop.load(Relaxed));
+    let mut rows = rows.finish(&driven, stored.as_ref(), context.stop.load(Relaxed));
+    let samples = intervals.finish(&driven, results)?;
+    for row in &mut rows {
+        find_cliff(row, context.plan.interval, &samples);
+    }
     Ok(Found {
         rows,
         generations: driven.generations(),
-        samples: intervals.finish(&driven, results)?,
+        samples,
     })
+}
+
+/// Marks a row that began much faster than it went on, by its whole samples.
+fn find_cliff(row: &mut Row, every: Nanos, samples: &[(Direction, Interval)]) {
+    let mine = samples
+        .iter()
+        .filter(|(direction, _)| direction.key() == row.direction)
+        .map(|(_, sample)| sample)
+        .filter(|sample| sample.to.0.saturating_sub(sample.from.0) >= every.0 / 10 * 8);
+    let bytes: Vec<u64> = mine.clone().map(|sample| sample.bytes).collect();
+    let rates: Vec<f64> = mine
+        .map(|sample| sample.bytes as f64 * 1e9 / (sample.to.0 - sample.from.0) as f64)
+        .collect();
+    if let Some(found) = cliff(&rates) {
+        row.burst = Some(Burst {
+            bytes_per_s: found.burst,
+            bytes: bytes[..found.at].iter().sum(),
+            sustained_bytes_per_s: found.sustained,
+        });
+        row.flags.push(Flag::CacheCliff);
+        row.flags.sort_unstable();
+    }
 }
 
 /// What a stage is called beside its workload's name; nothing for the workload itself.

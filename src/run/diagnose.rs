@@ -505,6 +505,16 @@ impl Scene {
         hot
     }
 
+    /// The workload on the whole file for a short time.
+    fn brief(&self, work: &Work, plan: &DiagnosePlan) -> crate::spec::workload::Phase {
+        let whole = plan.whole(work, self.target.laid);
+        crate::spec::workload::Phase {
+            size: whole.size,
+            durability: whole.durability,
+            ..plan.hot(&whole)
+        }
+    }
+
     /// What requests and answers carry at the workload's block size, depth and connections.
     fn trip(
         &mut self,

@@ -159,6 +159,9 @@ pub struct Counters {
     /// The busiest of the server's disks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_busy_percent: Option<f64>,
+    /// Bytes that the server's disks read, as a part of those that were read here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disks_read_share: Option<f64>,
     /// Requests that waited in that disk's queue, mean.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_queue: Option<f64>,
@@ -250,6 +253,19 @@ pub struct Case {
     /// The target is a mount of the kernel.
     #[serde(default)]
     pub mounted: bool,
+    /// How it began, where it fell off for good: the end-to-end rate is what lasted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<Began>,
+}
+
+/// A beginning that a cache took.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Began {
+    /// Its rate.
+    pub rate: Rate,
+    /// Bytes until it fell off.
+    pub bytes: Bytes,
 }
 
 impl Case {
@@ -265,6 +281,7 @@ impl Case {
             counters: Counters::default(),
             differences: Differences::default(),
             mounted: false,
+            burst: None,
         }
     }
 

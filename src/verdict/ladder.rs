@@ -5,11 +5,13 @@
 //! reason and not a limit beside it. A core that is nearly full is a ceiling too: at 93 % of it, the rate is 93 % of what
 //! that core allows.
 
-use super::Limit;
 use super::case::{Case, Figure, Mark, Rung};
+use super::{Limit, Next};
 
 /// A rung within this share of the one around it carries the same.
 const SAME: f64 = 0.9;
+/// This program further away than that will never be what limits.
+const TOOL_NEAR: f64 = 4.0;
 /// So many times the network's rate is asked for at once: nobody waits for answers.
 const PLENTY: f64 = 1.5;
 /// Above a hard ceiling by more than this is impossible.
@@ -33,6 +35,8 @@ pub struct Step {
 pub struct Ladder {
     /// Those that count.
     pub steps: Vec<Step>,
+    /// The disks, where the server's memory may have answered: they don't limit what was measured, but what comes after it.
+    pub beyond: Option<Step>,
     /// Those that were measured too low to be ceilings: the workload exceeded them, as the layer around them allows.
     pub discarded: Vec<Rung>,
 }
@@ -56,6 +60,27 @@ impl Ladder {
     #[must_use]
     pub fn lowest(&self) -> Option<&Step> {
         self.steps.first()
+    }
+
+    /// What limits after these limits: the lowest ceiling above the rate that is none of them.
+    #[must_use]
+    pub fn next(&self, case: &Case, named: &[Limit]) -> Option<Next> {
+        let above = |step: &&Step| {
+            let rate = step.figure.rate.0;
+            // This program is worth a word only where it is near.
+            let near = step.limit != Limit::Tool || rate < TOOL_NEAR * case.rate();
+            rate > case.rate() && near && !named.contains(&step.limit)
+        };
+        let lowest = self
+            .steps
+            .iter()
+            .chain(&self.beyond)
+            .filter(above)
+            .min_by(|a, b| a.figure.rate.0.total_cmp(&b.figure.rate.0))?;
+        Some(Next {
+            limit: lowest.limit,
+            bytes_per_s: lowest.figure.rate.0,
+        })
     }
 
     /// Line, network, requests and answers, protocol: from the outside to the inside.
@@ -125,10 +150,6 @@ impl Ladder {
                 figure: raised(tool, case.rate()),
             });
         }
-        // Where the server's memory may have answered, the disks can't be judged.
-        if case.end_to_end.has(Mark::ServerCached) {
-            return;
-        }
         // What the server's own memory answered is no figure of its disks.
         let disks = |rung| {
             case.layer(rung)
@@ -144,11 +165,22 @@ impl Ladder {
             (None, Some(best)) => (Rung::StorageBest, best),
             (None, None) => return,
         };
-        self.steps.push(Step {
+        // Where the server's memory may have answered, the disks can't be judged.
+        let cached = case.end_to_end.has(Mark::ServerCached);
+        let step = Step {
             limit: Limit::Storage,
             rung: Some(rung),
-            figure: raised(storage, case.rate()),
-        });
+            figure: if cached {
+                storage.clone()
+            } else {
+                raised(storage, case.rate())
+            },
+        };
+        if cached {
+            self.beyond = Some(step);
+        } else {
+            self.steps.push(step);
+        }
     }
 
     fn cores(&mut self, case: &Case) {

@@ -27,6 +27,7 @@ pub type Rule = fn(&Case, &Ladder) -> Option<Ruling>;
 /// All rules by name.
 pub const RULES: &[(&str, Rule)] = &[
     ("impossible", ceilings::impossible),
+    ("server_memory", ceilings::server_memory),
     ("tie", ceilings::tie),
     ("named", ceilings::named),
     ("generator", ceilings::generator),

@@ -118,6 +118,13 @@ pub fn sentence(case: &Case, verdict: &Verdict) -> String {
         ));
     }
     text.push('.');
+    if let Some(began) = case.burst {
+        text.push_str(&format!(
+            " That is what lasts: the first {} went at {}, into a cache.",
+            began.bytes.both(),
+            mb(began.rate.0)
+        ));
+    }
     if let Some(disks) = beyond_memory(case) {
         text.push_str(&format!(
             " They came from the server's memory: what is not there comes at {} at most.",

@@ -39,8 +39,12 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// What it carried, in bytes per second; for flushed writes up to the end of the flush.
+    /// What it carried, in bytes per second; for flushed writes up to the end of the flush, and after a burst what lasted.
     pub(super) fn rate(&self) -> Option<f64> {
+        if let Some(burst) = self.row.burst {
+            // What lasts: the rest stands still in a cache, and is flushed in time that a longer copy would not have.
+            return Some(burst.sustained_bytes_per_s);
+        }
         let rate = self.row.durable().or_else(|| self.row.throughput())?;
         Some(rate.0)
     }

@@ -12,7 +12,7 @@ use crate::spec::diagnose::Work;
 use crate::stage::round_trip::Carried;
 use crate::stats::mean_of;
 use crate::units::{Bytes, Nanos, Rate};
-use crate::verdict::case::{Case, Counters, Differences, Figure, Layer, Load, Mark, Rung};
+use crate::verdict::case::{Began, Case, Counters, Differences, Figure, Layer, Load, Mark, Rung};
 
 /// Of what was read, the disks must have read this share for it to have come from them.
 const FROM_DISKS: f64 = 0.9;
@@ -24,6 +24,8 @@ const SAMPLES: usize = 4;
 pub(super) struct Taken {
     pub(super) name: String,
     pub(super) direction: Direction,
+    /// Its requests find new places each time.
+    pub(super) random: bool,
     /// The workload itself.
     pub(super) whole: Measured,
     /// Bytes of the test file.
@@ -66,6 +68,7 @@ impl Taken {
         Self {
             name: work.name.clone(),
             direction: work.direction(),
+            random: work.phase.rw.random(),
             whole,
             laid,
             server_ram: None,
@@ -113,6 +116,10 @@ impl Taken {
             depth: Some(u32::from(row.iodepth) * u32::from(row.lanes)),
             connections: row.connections,
         };
+        case.burst = row.burst.map(|burst| Began {
+            rate: Rate(burst.bytes_per_s),
+            bytes: Bytes(burst.bytes),
+        });
         case.layers = self.layers();
         case.counters = self.counters();
         case.differences = self.differences();
@@ -143,6 +150,11 @@ impl Taken {
         // Memory that answers faster was not what answered before.
         let slower = self.hot_over_cold().is_some_and(|ratio| ratio >= 1.25);
         by_disks.or(by_size).unwrap_or(false) || slower
+    }
+
+    /// The workload itself is one request at a time.
+    fn one_at_a_time(&self) -> bool {
+        self.random && self.whole.row.iodepth == 1 && self.whole.row.lanes == 1
     }
 
     fn hot_over_cold(&self) -> Option<f64> {
@@ -207,6 +219,10 @@ impl Taken {
                 Direction::Write => self.retransmit_percent,
             },
             window_limited_percent: self.window(),
+            disks_read_share: moved
+                .disk_read
+                .filter(|_| self.direction == Direction::Read && self.whole.row.bytes > 0)
+                .map(|read| read as f64 / self.whole.row.bytes as f64),
             disk_busy_percent: moved.disk.map(|(busy, _)| busy),
             disk_queue: moved.disk.map(|(_, queue)| queue),
             handshake_idle: idle,
@@ -227,7 +243,8 @@ impl Taken {
     }
 
     fn differences(&self) -> Differences {
-        let hot = self.hot.as_ref();
+        // What the changed ones are held against: see `changes`.
+        let hot = self.hot.as_ref().filter(|_| !self.random);
         let rate = |measured: Option<&Measured>| measured.and_then(Measured::rate);
         let over = |measured: &Option<Measured>| {
             Some(rate(measured.as_ref())? / rate(hot.or(Some(&self.whole)))?)
@@ -245,6 +262,7 @@ impl Taken {
             latency_alone: self
                 .alone
                 .as_ref()
+                .or(Some(&self.whole).filter(|_| self.one_at_a_time()))
                 .and_then(Measured::latency_ns)
                 .map(|latency| Nanos(latency as u64)),
             hot_over_cold: self.hot_over_cold(),

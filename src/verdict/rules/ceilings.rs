@@ -3,7 +3,7 @@
 use super::differences::queue;
 use super::{NEAREST, REACHED, TIE};
 use crate::units::Nanos;
-use crate::verdict::case::{Case, Mark, Rung};
+use crate::verdict::case::{Case, Counters, Mark, Rung};
 use crate::verdict::ladder::{ABOVE, Ladder, Step};
 use crate::verdict::ruling::{FAR, Ruling};
 use crate::verdict::words::{self, mb, percent};
@@ -17,6 +17,14 @@ const LOSS: f64 = 0.01;
 const WAITING: f64 = 50.0;
 /// A handshake that is later by less did not stand in a queue.
 const NO_QUEUE: Nanos = Nanos(200_000);
+/// Of what was read, disks that read less than this were helped by memory.
+const FROM_DISKS: f64 = 0.5;
+/// So much more than alone disks may seem to carry through a share, by read-ahead.
+const READ_AHEAD: f64 = 1.3;
+/// The payload of a usual segment, in bytes.
+const SEGMENT: f64 = 1448.0;
+/// Cubic carries somewhat more than that theory, and a short test somewhat less.
+const MATHIS_NEAR: f64 = 2.5;
 /// A disk this busy is at its limit where requests queue too, percent.
 const DISK_FULL: f64 = 90.0;
 
@@ -61,6 +69,30 @@ pub(super) fn impossible(case: &Case, ladder: &Ladder) -> Option<Ruling> {
         }
     }
     None
+}
+
+/// Faster than the server's disks can be, while they read little: its memory answered. Both must be known, since read-ahead makes
+/// a little more of disks than they show alone.
+pub(super) fn server_memory(case: &Case, _: &Ladder) -> Option<Ruling> {
+    let share = case
+        .counters
+        .disks_read_share
+        .filter(|share| *share < FROM_DISKS)?;
+    let best = case
+        .layer(Rung::StorageBest)
+        .or(case.layer(Rung::Storage))?;
+    let known = !best.has(Mark::ServerCached) && !best.has(Mark::Unproven);
+    (known && case.rate() >= READ_AHEAD * best.rate.0).then(|| {
+        Ruling::new(Limit::Cached)
+            .because(
+                Kind::Counter,
+                format!("the server's disks read {} of it", percent(share)),
+            )
+            .because(
+                Kind::Ceiling,
+                format!("at their best they carry {}", mb(best.rate.0)),
+            )
+    })
 }
 
 /// The two lowest ceilings can't be told apart, and the workload has reached them: both are named.
@@ -203,7 +235,18 @@ fn accidental(case: &Case) -> bool {
     let shared = single
         .zip(most)
         .is_some_and(|(single, most)| most.rate.0 >= FAR * single.rate.0);
-    quiet && shared
+    let explained = single
+        .zip(lossy(counters))
+        .is_some_and(|(single, lossy)| single.rate.0 <= MATHIS_NEAR * lossy);
+    quiet && shared && explained
+}
+
+/// What one connection carries at this loss and round trip, in bytes per second: MSS / RTT x sqrt(3/2) / sqrt(loss) (Mathis, Semke,
+/// Mahdavi and Ott, Computer Communication Review 27(3), 1997). Faster ones were not slowed down by loss.
+fn lossy(counters: &Counters) -> Option<f64> {
+    let loss = counters.retransmit_percent.filter(|share| *share > 0.0)? / 100.0;
+    let rtt = counters.handshake_idle.filter(|rtt| rtt.0 > 0)?.seconds();
+    Some(SEGMENT / rtt * (1.5 / loss).sqrt())
 }
 
 /// The network or one connection at its ceiling, called after what holds that down. A full line is its own reason, and drops

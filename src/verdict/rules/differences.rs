@@ -3,7 +3,7 @@
 use super::{SECOND, STEADY};
 use crate::op::Direction;
 use crate::units::Nanos;
-use crate::verdict::case::{Case, Differences, Figure, Rung};
+use crate::verdict::case::{Case, Differences, Figure, Mark, Rung};
 use crate::verdict::ladder::Ladder;
 use crate::verdict::ruling::{FAR, Ruling};
 use crate::verdict::words::{mb, percent, time};
@@ -73,6 +73,13 @@ pub(super) fn from_memory(case: &Case, _: &Ladder) -> Option<Ruling> {
         .differences
         .hot_over_cold
         .filter(|gain| *gain >= SECOND)?;
+    // Disks that carry much more with the same under way are a part of each request's time, and not the limit.
+    let storage = case
+        .layer(Rung::Storage)
+        .filter(|storage| !storage.has(Mark::ServerCached) && storage.rate.0 >= FAR * case.rate());
+    if storage.is_some() {
+        return None;
+    }
     let text = match case.direction {
         Direction::Read => {
             format!("from the server's memory the same goes {gain:.2} times as fast")
