@@ -119,7 +119,7 @@ fn a_killed_laboratory_leaves_nothing() {
             let agent = now
                 .iter()
                 .any(|line| line.starts_with("process: ") && line.contains(" agent --allow "));
-            limits >= 8 && agent
+            limits >= 4 && agent
         };
         wait_for(diagnoses).unwrap_or_else(|now| panic!("it does not diagnose: {now:#?}"));
         let shell = child.id().cast_signed();
