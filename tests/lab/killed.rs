@@ -12,7 +12,7 @@ use super::cgroup;
 use super::lab::run;
 
 /// How long a laboratory may need until it diagnoses, and until it is gone.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What the machine has of laboratories: each thing a line.
 fn things() -> BTreeSet<String> {
