@@ -3,7 +3,7 @@
 
 build_packages="gcc pkg-config libsmbclient-dev libiscsi-dev libclang-dev"
 server_packages="nfs-ganesha nfs-ganesha-vfs rpcbind samba samba-common-bin tgt iproute2 util-linux mount"
-test_packages="smbclient libiscsi-bin libnfs-utils nftables e2fsprogs iperf3 iputils-ping openssh-server busybox"
+test_packages="smbclient libiscsi-bin libnfs-utils nftables e2fsprogs btrfs-progs xfsprogs iperf3 iputils-ping openssh-server busybox"
 assume_yes=no
 needed=
 

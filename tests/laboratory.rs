@@ -30,6 +30,7 @@ mod site;
 mod table;
 
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -51,6 +52,8 @@ struct Choice {
     level: Option<Level>,
     protocol: Option<Protocol>,
     results: Option<PathBuf>,
+    /// While another process keeps one core busy.
+    load: bool,
     /// Only the scenarios of CI, each with its own protocol and level.
     ci: bool,
 }
@@ -74,6 +77,7 @@ impl Choice {
             level,
             protocol,
             results: get("NASGAUGE_LAB_RESULTS").map(PathBuf::from),
+            load: get("NASGAUGE_LAB_LOAD").is_some(),
             ci: !chosen,
         }
     }
@@ -105,6 +109,28 @@ impl Choice {
             }
         }
         chosen
+    }
+}
+
+/// A process that keeps one core busy, in a session of its own, as somebody else's work; ended on drop.
+struct Busy(Child);
+
+impl Busy {
+    fn start() -> Self {
+        let mut command = Command::new("setsid");
+        command.args([
+            "sh",
+            "-c",
+            "echo 0 > /proc/self/autogroup; while :; do :; done",
+        ]);
+        Self(command.spawn().expect("setsid, of util-linux"))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -150,6 +176,7 @@ fn every_verdict_is_true() {
     let choice = Choice::from_environment();
     let chosen = choice.of(&all);
     assert!(!chosen.is_empty(), "nothing is chosen");
+    let _busy = choice.load.then(Busy::start);
     let scratch = tempfile::tempdir().expect("a directory");
     let mut lines = Vec::new();
     for (scenario, protocol, level) in chosen {
@@ -173,4 +200,41 @@ fn every_verdict_is_true() {
     eprintln!("\n{}", table::markdown(&lines));
     assert_eq!(counts.wrong, 0, "{}", counts.shown());
     assert!(!choice.ci || counts.not_run == 0, "{}", counts.shown());
+}
+
+#[test]
+fn scenarios_make_sense_together() {
+    let all = scenario::all().unwrap_or_else(|why| panic!("{why}"));
+    assert!(all.len() >= 20, "{}", all.len());
+    let ci: Vec<Level> = all
+        .iter()
+        .filter_map(|one| one.ci)
+        .map(|(_, level)| level)
+        .collect();
+    let with = |level: Level| ci.iter().filter(|one| **one == level).count();
+    assert_eq!(ci.len(), 8, "what CI runs");
+    assert!(with(Level::Iperf3) >= 2 && with(Level::Uri) >= 2);
+    // With an agent, what may stay unresolved is listed.
+    let readme = include_str!("lab/README.md");
+    let list = readme
+        .split("## Where")
+        .nth(1)
+        .and_then(|rest| rest.split("\n## ").next());
+    let list = list.expect("a list");
+    let listed = list
+        .lines()
+        .filter_map(|line| line.strip_prefix("- `")?.split('`').next());
+    let mut listed: Vec<&str> = listed.collect();
+    listed.sort_unstable();
+    let open = |one: &&Scenario| {
+        one.directions()
+            .any(|(_, direction)| direction.agent.unresolved)
+    };
+    let open: Vec<&str> = all
+        .iter()
+        .filter(open)
+        .map(|one| one.name.as_str())
+        .collect();
+    assert_eq!(open, listed);
+    assert!(open.len() <= 3);
 }

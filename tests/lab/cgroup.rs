@@ -162,10 +162,13 @@ impl Limit {
         }
         forgotten(&root);
         kept::note_loop(number);
-        Ok(Self {
+        let limit = Self {
             root,
             number: number.to_owned(),
-        })
+        };
+        // The device has just become ours; what its last user left is not.
+        limit.set(&Rates::default());
+        Ok(limit)
     }
 
     /// From now on so much.

@@ -135,3 +135,66 @@ pub fn judge(expected: &Direction, level: Level, said: &Said) -> Outcome {
         (true, false) => Outcome::Right,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expected() -> Direction {
+        toml::from_str(
+            r#"
+            agent = { limits = ["network"], next = ["storage"] }
+            iperf3 = { limits = ["network"] }
+            uri = { limits = ["network"], unresolved = true }
+            must_not_say = ["loss"]
+            ceilings = [{ rung = "network", mb_s = 100 }]
+            "#,
+        )
+        .expect("an expectation")
+    }
+
+    fn said(limit: &str, next: &str, network: Option<f64>) -> Said {
+        Said {
+            limit: limit.to_owned(),
+            next_limit: next.to_owned(),
+            advice: "add an agent".to_owned(),
+            rungs: network
+                .map(|rate| ("network".to_owned(), rate))
+                .into_iter()
+                .collect(),
+            ..Said::default()
+        }
+    }
+
+    #[test]
+    fn what_is_said_is_right_wrong_or_not_sure() {
+        let expected = expected();
+        let outcome = |level, said: &Said| judge(&expected, level, said);
+        let wrong = |level, said: &Said| match outcome(level, said) {
+            Outcome::Wrong(why) => why,
+            other => panic!("{other}"),
+        };
+        let right = said("network", "storage", Some(102e6));
+        assert_eq!(outcome(Level::Agent, &right), Outcome::Right);
+        let unsure = said("unresolved", "", None);
+        assert_eq!(outcome(Level::Uri, &unsure), Outcome::Unresolved);
+        assert!(wrong(Level::Iperf3, &unsure).contains("'unresolved'"));
+        let silent = Said {
+            advice: " ".to_owned(),
+            ..unsure
+        };
+        assert!(wrong(Level::Uri, &silent).contains("settle"));
+        let other = said("storage", "network", Some(100e6));
+        assert!(wrong(Level::Uri, &other).contains("'storage'"));
+        let next = said("network", "protocol", Some(100e6));
+        assert!(wrong(Level::Agent, &next).contains("next"));
+        assert_eq!(outcome(Level::Iperf3, &next), Outcome::Right);
+        let never = said("loss+network", "storage", Some(100e6));
+        assert!(wrong(Level::Agent, &never).contains("must not say 'loss'"));
+        let low = said("network", "storage", Some(96e6));
+        assert!(wrong(Level::Agent, &low).contains("-4.0 %"));
+        let unmeasured = said("network", "storage", None);
+        assert!(wrong(Level::Agent, &unmeasured).contains("no network"));
+        assert_eq!(outcome(Level::Uri, &unmeasured), Outcome::Right);
+    }
+}

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use super::judge::{Outcome, Said};
-use super::scenario::Scenario;
+use super::scenario::{Level, Scenario};
 
 /// One direction of one diagnosis.
 #[derive(Debug, Clone)]
@@ -113,7 +113,17 @@ pub fn markdown(lines: &[Line]) -> String {
         text.push_str(&row(&line.cells().map(|cell| cell.replace('|', "/"))));
     }
     // Writing to a String can't fail.
-    let _ = writeln!(text, "\n{}", Counts::of(lines).shown());
+    let _ = writeln!(text, "\nAll: {}", Counts::of(lines).shown());
+    for level in Level::ALL.map(Level::key) {
+        let own: Vec<Line> = lines
+            .iter()
+            .filter(|line| line.level == level)
+            .cloned()
+            .collect();
+        if !own.is_empty() {
+            let _ = writeln!(text, "With {level}: {}", Counts::of(&own).shown());
+        }
+    }
     text
 }
 
