@@ -11,7 +11,7 @@ use crate::error::{Error, Kind, Phase, Result};
 use crate::spec::uri::TargetSpec;
 use crate::target::{self, Discovery, Login, Offer, Search, Secret};
 
-mod iperf3;
+pub mod iperf3;
 
 /// Every kind of server that this build can ask.
 const SOURCES: &[&Discovery] = &[

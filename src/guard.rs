@@ -86,6 +86,20 @@ impl Object {
     }
 }
 
+/// What the server's side can be shown, to prove that it has the same storage before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Proof {
+    /// The name of our directory; the run's random name is in it.
+    Name(String),
+    /// These bytes of ours stand at this offset of the device.
+    Bytes {
+        /// Where.
+        offset: u64,
+        /// What.
+        content: Vec<u8>,
+    },
+}
+
 /// A place that a run may use.
 pub struct Site {
     control: Control,
@@ -158,6 +172,23 @@ impl Site {
     #[must_use]
     pub const fn object(&self) -> &Object {
         &self.object
+    }
+
+    /// What proves that somebody sees this very storage; None before it was entered, and where nothing of ours is there.
+    pub fn proof(&self) -> Result<Option<Proof>> {
+        match &self.kind {
+            Kind::Directory(_) => {
+                let directory = self.object.directory();
+                let name = directory.rsplit('/').next().unwrap_or_default();
+                Ok(name
+                    .contains(&self.claim.run_id)
+                    .then(|| Proof::Name(name.to_owned())))
+            }
+            Kind::Device(extent) => Ok(extent
+                .proof()?
+                .map(|content| Proof::Bytes { offset: 0, content })),
+            Kind::Nothing => Ok(None),
+        }
     }
 
     /// Notes that all test data is there: a later run may use it.

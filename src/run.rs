@@ -19,6 +19,7 @@ use crate::spec::uri::TargetSpec;
 use crate::target::Secret;
 
 mod cell;
+pub mod diagnose;
 mod drive;
 mod environment;
 mod files;
@@ -34,6 +35,7 @@ mod witness;
 
 use rounds::Rounds;
 
+pub use cell::aside;
 pub use results::Results;
 
 /// What a run tells while it goes on.
@@ -108,6 +110,14 @@ pub struct Settings<'a> {
     pub stop: Arc<AtomicBool>,
 }
 
+impl Settings<'_> {
+    /// Whether the user wants it to end.
+    #[must_use]
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+}
+
 /// Where results go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Out {
@@ -155,14 +165,14 @@ fn new_run_id() -> String {
 /// Opens and examines every target of a plan; nothing is written anywhere.
 pub fn examine(plan: &Plan, settings: &mut Settings<'_>, watch: &mut dyn Watch) -> Result<()> {
     plan.validate()?;
-    let run = Identity::new(plan);
+    let run = Identity::new(plan.seed);
     site::open_all(plan, &run, settings, watch).map(drop)
 }
 
 /// Runs a plan. Err only when nothing was touched.
 pub fn run(plan: &Plan, settings: &mut Settings<'_>, watch: &mut dyn Watch) -> Result<Outcome> {
     plan.validate()?;
-    let run = Identity::new(plan);
+    let run = Identity::new(plan.seed);
     let mut places = site::open_all(plan, &run, settings, watch)?;
     let environment = environment::gather(plan, &mut places);
     let mut results = Results::create(&settings.out, &run.id, &plan.name, plan, &environment)?;
@@ -213,11 +223,11 @@ struct Identity {
 }
 
 impl Identity {
-    fn new(plan: &Plan) -> Self {
+    fn new(seed: u64) -> Self {
         let id = new_run_id();
         let key = id
             .bytes()
-            .fold(plan.seed, |key, byte| mix(key ^ u64::from(byte)));
+            .fold(seed, |key, byte| mix(key ^ u64::from(byte)));
         let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let seconds = since_epoch.map_or(0, |since| since.as_secs());
         // 2^17 blocks a second for 68 years fit in a generation's 48 bits.
@@ -270,18 +280,19 @@ fn measure_all(
             }
             let context = cell::Context {
                 plan,
+                stage: "run",
                 cell,
-                number: rounds.begin(),
+                number: Some(rounds.begin()),
                 run_id: &run.id,
                 generation,
                 wsl: run.wsl,
                 stop: &settings.stop,
             };
-            let (found, used) = cell::measure(&context, &mut places[cell.target], watch, results)?;
+            let found = cell::measure(&context, &mut places[cell.target], watch, results)?;
             wrote = plan.phase(cell).rw.writes().then_some(cell);
             // What a lost worker had under way is not known; it is less than this.
-            generation += used + u64::from(u16::MAX);
-            for row in found {
+            generation += found.generations + u64::from(u16::MAX);
+            for row in found.rows {
                 results.row(&row)?;
                 watch.row(&row);
                 rows.push(row);

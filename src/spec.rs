@@ -2,6 +2,7 @@
 //!
 //! Pure: no I/O, no clock, no threads. `File` forms have every key optional; a `Plan` is complete.
 
+pub mod diagnose;
 pub mod network;
 pub mod plan;
 pub mod repeats;

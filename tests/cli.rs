@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use nasgauge::report::csv::{AGGREGATE, INTERVALS, LATENCY, SUMMARY};
+use nasgauge::report::ladder::{LADDER, VERDICT};
 use tempfile::TempDir;
 
 /// The program, in a directory of its own.
@@ -189,6 +190,8 @@ fn csv_headers_are_those_that_scripts_know() {
         ("intervals.csv", INTERVALS),
         ("latency.csv", LATENCY),
         ("aggregate.csv", AGGREGATE),
+        ("ladder.csv", LADDER),
+        ("verdict.csv", VERDICT),
     ]
     .map(|(name, header)| format!("{name}: {}\n", header.join(",")))
     .concat();

@@ -1,13 +1,21 @@
 //! What the documents promise: every column and every mark is explained, and every example in the README is real.
 
-use nasgauge::report::csv;
+use nasgauge::report::{csv, ladder};
 
 const DICTIONARY: &str = include_str!("../results/README.md");
 const README: &str = include_str!("../README.md");
 
 #[test]
 fn every_column_is_in_the_dictionary() {
-    for column in [csv::SUMMARY, csv::INTERVALS, csv::LATENCY, csv::AGGREGATE].concat() {
+    let all = [
+        csv::SUMMARY,
+        csv::INTERVALS,
+        csv::LATENCY,
+        csv::AGGREGATE,
+        ladder::LADDER,
+        ladder::VERDICT,
+    ];
+    for column in all.concat() {
         assert!(
             DICTIONARY.contains(&format!("`{column}`")),
             "results/README.md does not explain {column}"

@@ -134,7 +134,11 @@ impl Watch for Show {
         let iops = row
             .iops()
             .map_or_else(String::new, |iops| format!(", {iops:.0} IOPS"));
-        let what = format!("{} {} on {}", row.workload, row.direction, row.protocol);
+        let aside = crate::run::aside(&row.stage);
+        let what = format!(
+            "{} {}{aside} on {}",
+            row.workload, row.direction, row.protocol
+        );
         self.line(&format!(
             "  {what}: {megabytes} MB/s = {mebibytes} MiB/s = {gigabits} Gbit/s{iops}"
         ));

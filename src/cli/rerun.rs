@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::Global;
 use crate::error::{Error, Result};
+use crate::spec::diagnose::DiagnosePlan;
 use crate::spec::network::NetworkPlan;
 use crate::spec::plan::Plan;
 
@@ -28,6 +29,10 @@ pub(super) fn main(args: &RerunArgs, global: &Global) -> Result<u8> {
     if NetworkPlan::is_one(&text) {
         let plan = NetworkPlan::parse(&text, &place)?;
         return super::net::conduct(&plan, args.out.clone(), global);
+    }
+    if DiagnosePlan::is_one(&text) {
+        let plan = DiagnosePlan::parse(&text, &place)?;
+        return super::diagnose::conduct(&plan, args.out.clone(), global);
     }
     let plan = Plan::parse(&text, &place)?;
     if plan.embedded {

@@ -252,6 +252,12 @@ fn signature(block: &[u8], offset: u64) -> Option<&'static str> {
 }
 
 impl Extent {
+    /// Bytes of ours at the device's first one, which nobody else's device has; None before they were written.
+    pub(super) fn proof(&self) -> Result<Option<Vec<u8>>> {
+        let manifest = self.manifest.as_ref().filter(|_| self.entered);
+        manifest.map(Manifest::bytes).transpose()
+    }
+
     /// Writes the manifest, after a last look that the device is still the one examined.
     pub(super) fn enter(
         &mut self,

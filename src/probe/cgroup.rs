@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::probe::disk::entries;
 use crate::probe::{keyed, line, mount, number};
 
 /// A version 1 group without a memory limit says a number near 2^63.
@@ -167,6 +168,49 @@ pub fn throttle(root: &Path) -> Option<Throttle> {
     let directory =
         tightest(&directories).map_or_else(|| directories.first(), |found| Some(found.0));
     Throttle::parse(&line(&directory?.join("cpu.stat"))?)
+}
+
+/// Groups that are looked at, and how deep: a computer full of containers has thousands.
+const GROUPS_MAX: usize = 2000;
+const DEPTH_MAX: usize = 8;
+
+/// How often any group of this computer that can be seen was stopped, all together: the server of a share is seldom in the
+/// group of whoever asks. None where no group is limited.
+#[must_use]
+pub fn groups(root: &Path) -> Option<Throttle> {
+    let mounts = line(&root.join("proc/self/mountinfo")).map(|text| mount::parse(&text))?;
+    let has = |list: &str| list.split(',').any(|one| one == "cpu");
+    let mount = mounts
+        .iter()
+        .rfind(|mount| mount.kind == "cgroup" && has(&mount.super_options))
+        .or_else(|| mounts.iter().rfind(|mount| mount.kind == "cgroup2"))?;
+    let top = root.join(mount.point.strip_prefix("/").unwrap_or(&mount.point));
+    let mut left = vec![(top, 0)];
+    let mut seen = 0;
+    let mut sum: Option<Throttle> = None;
+    while let Some((directory, depth)) = left.pop() {
+        seen += 1;
+        if seen > GROUPS_MAX {
+            break;
+        }
+        let limited = quota(&directory).is_some();
+        let text = line(&directory.join("cpu.stat")).filter(|_| limited);
+        if let Some(one) = text.and_then(|text| Throttle::parse(&text)) {
+            let all = sum.get_or_insert(Throttle {
+                periods: 0,
+                throttled_periods: 0,
+                throttled_ns: 0,
+            });
+            all.periods = all.periods.saturating_add(one.periods);
+            all.throttled_periods = all.throttled_periods.saturating_add(one.throttled_periods);
+            all.throttled_ns = all.throttled_ns.saturating_add(one.throttled_ns);
+        }
+        if depth < DEPTH_MAX {
+            let below = entries(&directory).into_iter().filter(|path| path.is_dir());
+            left.extend(below.map(|path| (path, depth + 1)));
+        }
+    }
+    sum
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::engine::{FileJob, Job};
 use crate::error::{Error, Kind, Phase, Result};
+use crate::op::Direction;
 use crate::payload::Content;
-use crate::record::Row;
+use crate::record::{Interval, Row};
 use crate::run::drive::{Driven, drive};
 use crate::run::files;
 use crate::run::intervals::Intervals;
@@ -21,34 +22,56 @@ use crate::target::Attach;
 /// What a cell is measured for.
 pub(super) struct Context<'a> {
     pub(super) plan: &'a Plan,
+    /// What its rows are for, as their column `stage` has it.
+    pub(super) stage: &'static str,
     pub(super) cell: Cell,
-    pub(super) number: Number,
+    pub(super) number: Option<Number>,
     pub(super) run_id: &'a str,
     pub(super) generation: u64,
     pub(super) wsl: bool,
     pub(super) stop: &'a Arc<AtomicBool>,
 }
 
-/// Measures one cell: a row for each direction of its phase, and how many generations of blocks it used up. Err only
-/// for what is not the target's fault.
+/// What a cell came to.
+pub(super) struct Found {
+    /// A row for each direction of its phase.
+    pub(super) rows: Vec<Row>,
+    /// How many generations of blocks it used up.
+    pub(super) generations: u64,
+    /// Its interval samples, in order.
+    pub(super) samples: Vec<(Direction, Interval)>,
+}
+
+impl Found {
+    const fn broken(rows: Vec<Row>) -> Self {
+        Self {
+            rows,
+            generations: 0,
+            samples: Vec::new(),
+        }
+    }
+}
+
+/// Measures one cell. Err only for what is not the target's fault.
 pub(super) fn measure(
     context: &Context<'_>,
     place: &mut Place,
     watch: &mut dyn Watch,
     results: &mut Results,
-) -> Result<(Vec<Row>, u64)> {
+) -> Result<Found> {
     let (phase, lanes) = split_phase(context.plan, context.cell, &place.caps);
     let mut rows = Rows::new(context, place, &phase, lanes);
     if let Err(error) = place.object() {
-        return Ok((rows.broken(&error.clone()), 0));
+        return Ok(Found::broken(rows.broken(&error.clone())));
     }
     let small = match files::ready(context, place, &phase, watch) {
         Ok(small) => small,
-        Err(error) => return Ok((rows.broken(&error), 0)),
+        Err(error) => return Ok(Found::broken(rows.broken(&error))),
     };
     let label = format!(
-        "{} on {}",
+        "{}{} on {}",
         context.plan.cell_name(context.cell),
+        aside(context.stage),
         place.login.spec.protocol
     );
     let seconds = phase
@@ -65,7 +88,7 @@ pub(super) fn measure(
     };
     watch.begin(&StepView {
         label: label.clone(),
-        number: Some(context.number),
+        number: context.number,
         seconds,
         bytes,
     });
@@ -78,7 +101,7 @@ pub(super) fn measure(
     }
     let jobs = match place.object() {
         Ok(object) => jobs(context, &place.caps, &phase, object, small.as_ref()),
-        Err(error) => return Ok((rows.broken(&error.clone()), 0)),
+        Err(error) => return Ok(Found::broken(rows.broken(&error.clone()))),
     };
     rows.started();
     let mut intervals = Intervals::new(context.plan.interval, &rows);
@@ -93,8 +116,28 @@ pub(super) fn measure(
         watch.note(&format!("{label}: {cut}"));
     }
     let rows = rows.finish(&driven, stored.as_ref(), context.stop.load(Relaxed));
-    intervals.finish(&driven, results)?;
-    Ok((rows, driven.generations()))
+    Ok(Found {
+        rows,
+        generations: driven.generations(),
+        samples: intervals.finish(&driven, results)?,
+    })
+}
+
+/// What a stage is called beside its workload's name; nothing for the workload itself.
+#[must_use]
+pub fn aside(stage: &str) -> &'static str {
+    match stage {
+        "hot_set" => ", from memory",
+        "half_depth" => ", with half as many requests under way",
+        "double_depth" => ", with twice as many requests under way",
+        "second_connection" => ", over twice the connections",
+        "alone" => ", one request at a time",
+        "own_client" => ", by nasgauge's own client",
+        "protocol" => ", with memory behind the protocol",
+        "storage_best" => ", as deep as it gets",
+        "tool" => ", without any server",
+        _ => "",
+    }
 }
 
 /// A job for each lane of a phase, on the object's blocks or on the small files beside it.

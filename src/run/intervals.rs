@@ -16,6 +16,8 @@ pub(super) struct Intervals {
     from: Nanos,
     /// The row of each direction that gives the samples their place, and the counters at the last sample.
     rows: Vec<(Direction, Row, Reading)>,
+    /// All samples so far.
+    kept: Vec<(Direction, Interval)>,
 }
 
 impl Intervals {
@@ -28,6 +30,7 @@ impl Intervals {
             next: every.0,
             from: Nanos(0),
             rows: rows.collect(),
+            kept: Vec::new(),
         }
     }
 
@@ -51,7 +54,9 @@ impl Intervals {
         self.from = at;
         for (direction, row, before) in &mut self.rows {
             let now = reading(sum, *direction);
-            results.interval(row, &interval(from, to, *before, now))?;
+            let sample = interval(from, to, *before, now);
+            results.interval(row, &sample)?;
+            self.kept.push((*direction, sample));
             *before = Reading {
                 latency_max_ns: 0,
                 ..now
@@ -60,8 +65,12 @@ impl Intervals {
         Ok(())
     }
 
-    /// The last, shorter interval, so that the samples add up to the row.
-    pub(super) fn finish(&mut self, driven: &Driven, results: &mut Results) -> Result<()> {
+    /// The last, shorter interval, so that the samples add up to the row; gives all of them.
+    pub(super) fn finish(
+        mut self,
+        driven: &Driven,
+        results: &mut Results,
+    ) -> Result<Vec<(Direction, Interval)>> {
         let to = Nanos(driven.span().unwrap_or(0).max(self.from.0));
         for (direction, row, before) in &self.rows {
             let tally = driven.tally(*direction);
@@ -74,10 +83,12 @@ impl Intervals {
             };
             // A reading may have caught the last operation with its bytes still to come.
             if now.ops > before.ops || now.bytes > before.bytes {
-                results.interval(row, &interval(self.from, to, *before, now))?;
+                let sample = interval(self.from, to, *before, now);
+                results.interval(row, &sample)?;
+                self.kept.push((*direction, sample));
             }
         }
-        Ok(())
+        Ok(self.kept)
     }
 }
 

@@ -21,7 +21,7 @@ use crate::spec::network::{NetworkPlan, Ways};
 use crate::spec::repeats::Repeats;
 use crate::stage::network::{self, Ask, Ground, Server, Tested, Traffic, Watch};
 
-mod rows;
+pub(super) mod rows;
 pub mod trips;
 
 use trips::Trips;

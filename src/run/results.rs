@@ -28,6 +28,8 @@ const NAMES: &[&str] = &[
     "plan.toml",
     "environment.json",
     "record.json",
+    "ladder.csv",
+    "verdict.csv",
 ];
 
 fn failed(error: &std::io::Error, doing: &str, path: &Path) -> Error {
@@ -121,6 +123,11 @@ impl Results {
             .and_then(|()| self.intervals.sync_data())
             .and_then(|()| self.summary.sync_data())
             .map_err(|error| failed(&error, "write to", path))
+    }
+
+    /// Writes a file that only some runs have; its name is one of [`NAMES`].
+    pub fn put(&self, name: &str, content: &[u8]) -> Result<()> {
+        put(&self.directory.join(name), content)
     }
 
     /// Writes what needs all rows: aggregate.csv and record.json.

@@ -67,6 +67,7 @@ impl Rows {
         let connections = u32::from(each) * u32::from(lanes);
         let template = Row {
             run_id: cell.run_id.to_owned(),
+            stage: cell.stage.to_owned(),
             started_utc: now_utc(),
             target: spec.uri.clone(),
             protocol: spec.protocol.clone(),

@@ -73,6 +73,13 @@ impl Way {
     }
 }
 
+impl Way {
+    /// Whether the bytes leave for a server, this computer's own included.
+    pub(super) const fn is_network(&self) -> bool {
+        matches!(self, Self::Network(_))
+    }
+}
+
 /// The name of the whole disk, when all of the path's bytes pass it.
 fn sure(mount: Option<&Mount>, disk: &Disk, path: &Path) -> Option<String> {
     let is_device = disk.is_node(path);

@@ -165,6 +165,12 @@ pub struct Counters {
     /// What the bus of the slower network card carries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bus: Option<Rate>,
+    /// The time of TCP's handshake with the server before anything was asked of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handshake_idle: Option<Nanos>,
+    /// The same while the workload ran: packets that stand in a queue on the way make it longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub handshake_loaded: Option<Nanos>,
     /// Flushes or locks that a request waited for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flushes: Option<u64>,
@@ -183,6 +189,12 @@ pub struct Differences {
     /// Latency at half the depth over that at the whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub half_depth_latency: Option<f64>,
+    /// Rate at twice the depth over that at the whole: what tells where the depth is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub double_depth: Option<f64>,
+    /// Latency at twice the depth over that at the whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub double_depth_latency: Option<f64>,
     /// Latency of one request alone, on the quiet path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_alone: Option<Nanos>,

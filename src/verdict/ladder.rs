@@ -10,6 +10,8 @@ use super::case::{Case, Figure, Mark, Rung};
 
 /// A rung within this share of the one around it carries the same.
 const SAME: f64 = 0.9;
+/// So many times the network's rate is asked for at once: nobody waits for answers.
+const PLENTY: f64 = 1.5;
 /// Above a hard ceiling by more than this is impossible.
 pub(super) const ABOVE: f64 = 1.02;
 /// A core this busy is near its limit, percent.
@@ -69,6 +71,12 @@ impl Ladder {
             let Some(figure) = case.layer(rung) else {
                 continue;
             };
+            if rung == Rung::RoundTrip
+                && around.is_some_and(|around| waits_for_nothing(case, around))
+            {
+                self.discarded.push(rung);
+                continue;
+            }
             let exceeded = case.rate() > figure.top() * ABOVE;
             // The line would have carried it: it is the ceiling that was measured too low.
             let possible = line.is_some_and(|line| case.rate() <= line.top() * ABOVE);
@@ -121,8 +129,18 @@ impl Ladder {
         if case.end_to_end.has(Mark::ServerCached) {
             return;
         }
-        let (rung, storage) = match (case.layer(Rung::Storage), case.layer(Rung::StorageBest)) {
-            (Some(storage), _) => (Rung::Storage, storage),
+        // What the server's own memory answered is no figure of its disks.
+        let disks = |rung| {
+            case.layer(rung)
+                .filter(|figure| !figure.has(Mark::ServerCached))
+        };
+        let (own, best) = (disks(Rung::Storage), disks(Rung::StorageBest));
+        let (rung, storage) = match (own, best) {
+            // Read-ahead keeps more under way than the workload does: then the best is the ceiling.
+            (Some(own), Some(best)) if case.rate() > own.top() && best.rate.0 >= own.rate.0 => {
+                (Rung::StorageBest, best)
+            }
+            (Some(own), _) => (Rung::Storage, own),
             (None, Some(best)) => (Rung::StorageBest, best),
             (None, None) => return,
         };
@@ -174,6 +192,19 @@ impl Ladder {
             });
         }
     }
+}
+
+/// By theory, depth x bs / (bs/B + RTT), so much is under way that the network is full long before anybody waits:
+/// then a lower figure of requests and answers was disturbed, and is no ceiling.
+fn waits_for_nothing(case: &Case, network: f64) -> bool {
+    let (Some(depth), Some(block)) = (case.load.depth, case.load.block_size) else {
+        return false;
+    };
+    let Some(rtt) = case.counters.handshake_idle else {
+        return false;
+    };
+    let each = block.0 as f64 / network + rtt.seconds();
+    f64::from(depth) * block.0 as f64 / each >= PLENTY * network
 }
 
 /// A soft ceiling that was exceeded is raised to what was seen, and says so.

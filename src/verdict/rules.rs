@@ -32,6 +32,8 @@ pub const RULES: &[(&str, Rule)] = &[
     ("generator", ceilings::generator),
     ("round_trip", differences::round_trip),
     ("single_flow", differences::single_flow),
+    ("from_memory", differences::from_memory),
+    ("queued", differences::queued),
     ("changed", differences::changed),
     ("mount", differences::mount),
     (

@@ -1,12 +1,15 @@
 //! What a rule says, and how it becomes a verdict.
 
 use super::case::{Case, Rung};
-use super::ladder::Ladder;
+use super::ladder::{Ladder, Step};
 use super::words::mb;
 use super::{Confidence, Evidence, Kind, Limit, Next, Verdict};
 
 /// A ceiling so much higher is out of question.
 pub(super) const FAR: f64 = 1.5;
+
+/// This program further away than that will never be what limits.
+const TOOL_NEAR: f64 = 4.0;
 
 /// What a rule says.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,7 +48,7 @@ impl Ruling {
         let others = ladder.steps.iter().filter(|step| {
             !self.limits.contains(&step.limit) && !self.reached.contains(&step.limit)
         });
-        let next = others.clone().find(|step| step.figure.rate.0 > case.rate());
+        let next = others.clone().find(|step| limits_next(step, case));
         let next = next.map(|step| Next {
             limit: step.limit,
             bytes_per_s: step.figure.rate.0,
@@ -96,12 +99,15 @@ impl Ruling {
     }
 }
 
+/// Whether a layer is worth a word as the next limit: this program is only where it is near.
+fn limits_next(step: &Step, case: &Case) -> bool {
+    let rate = step.figure.rate.0;
+    rate > case.rate() && (step.limit != Limit::Tool || rate < TOOL_NEAR * case.rate())
+}
+
 /// Nothing decides: what would settle it is the advice.
 pub(super) fn unresolved(case: &Case, ladder: &Ladder) -> Verdict {
-    let next = ladder
-        .steps
-        .iter()
-        .find(|step| step.figure.rate.0 > case.rate());
+    let next = ladder.steps.iter().find(|step| limits_next(step, case));
     Verdict {
         limits: vec![Limit::Unresolved],
         share: None,

@@ -3,7 +3,7 @@
 use super::case::{Case, Mark, Rung};
 use super::{Confidence, Limit, Verdict};
 use crate::op::Direction;
-use crate::units::Rate;
+use crate::units::{Nanos, Rate};
 
 /// A rate as storage people read it.
 #[must_use]
@@ -14,6 +14,18 @@ pub fn mb(bytes_per_s: f64) -> String {
     } else {
         format!("{megabytes:.0} MB/s")
     }
+}
+
+/// A time that people can read: three digits at most.
+#[must_use]
+pub fn time(nanos: Nanos) -> String {
+    let digits = |value: f64| usize::from(value < 10.0);
+    let (value, unit) = match nanos.0 {
+        0..1_000_000 => (nanos.0 as f64 / 1e3, "us"),
+        1_000_000..1_000_000_000 => (nanos.0 as f64 / 1e6, "ms"),
+        _ => (nanos.seconds(), "s"),
+    };
+    format!("{value:.*} {unit}", digits(value))
 }
 
 /// A share in percent.
@@ -88,6 +100,16 @@ pub fn sentence(case: &Case, verdict: &Verdict) -> String {
             )
         }
     };
+    let named = |limit| {
+        verdict.limits.contains(&limit) || verdict.next.is_some_and(|next| next.limit == limit)
+    };
+    // Whoever looks for a limit asks for the network first.
+    let network = case.layer(Rung::Network).filter(|network| {
+        network.rate.0 > case.rate() && !named(Limit::Network) && !named(Limit::Cached)
+    });
+    if let Some(network) = network {
+        text.push_str(&format!("; the network would carry {}", mb(network.rate.0)));
+    }
     if let Some(next) = verdict.next {
         text.push_str(&format!(
             "; next limit: {} at {}",
@@ -96,12 +118,28 @@ pub fn sentence(case: &Case, verdict: &Verdict) -> String {
         ));
     }
     text.push('.');
+    if let Some(disks) = beyond_memory(case) {
+        text.push_str(&format!(
+            " They came from the server's memory: what is not there comes at {} at most.",
+            mb(disks)
+        ));
+    }
     for mark in &case.end_to_end.marks {
-        if let Some(said) = caution(*mark) {
+        let told = *mark == Mark::ServerCached && beyond_memory(case).is_some();
+        if let Some(said) = caution(*mark).filter(|_| !told) {
             text.push_str(&format!(" {said}."));
         }
     }
     text
+}
+
+/// What the disks carry, where the server's memory answered faster than they can.
+fn beyond_memory(case: &Case) -> Option<f64> {
+    let best = case
+        .layer(Rung::StorageBest)
+        .or(case.layer(Rung::Storage))?;
+    let cached = case.end_to_end.has(Mark::ServerCached) && !best.has(Mark::ServerCached);
+    (cached && best.rate.0 < case.rate()).then_some(best.rate.0)
 }
 
 /// What a mark on the workload's own rate means for the reader.

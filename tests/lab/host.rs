@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::{DEVICE, address, ip, run};
+use super::{DEVICE, Link, address, ip, run};
 
 /// Bytes that may leave at once, two of the largest super-frames: with less, the rate is not reached.
 const BURST: u64 = 128 << 10;
@@ -90,8 +90,17 @@ impl Host {
         }
     }
 
+    /// Limits what leaves by one of its devices.
+    fn shape_device(&self, device: &str, rate: u64) {
+        // A fifth of a millisecond's worth where that is more, or the timer's steps would cost rate.
+        let burst = BURST.max(rate / 8 / 5_000);
+        let line =
+            format!("qdisc replace dev {device} root tbf rate {rate}bit burst {burst} latency 5ms");
+        run(self.command("tc").args(line.split_whitespace()));
+    }
+
     /// Sends by this congestion control from now on: by route, since a namespace may not choose it for itself.
-    pub(super) fn control_congestion(&self, name: &str) {
+    pub fn control_congestion(&self, name: &str) {
         ip(&format!(
             "-n {} route change 10.77.0.0/24 dev {DEVICE} proto kernel scope link src {} congctl {name}",
             self.namespace(),
@@ -101,11 +110,7 @@ impl Host {
 
     /// Limits what it sends to `rate` bits per second, from now on.
     pub fn shape(&self, rate: u64) {
-        // A fifth of a millisecond's worth where that is more, or the timer's steps would cost rate.
-        let burst = BURST.max(rate / 8 / 5_000);
-        let line =
-            format!("qdisc replace dev {DEVICE} root tbf rate {rate}bit burst {burst} latency 5ms");
-        run(self.command("tc").args(line.split_whitespace()));
+        self.shape_device(DEVICE, rate);
     }
 
     /// A program on this host. It sees this host's network, and a `/sys` of its own.
@@ -141,6 +146,11 @@ impl Host {
     pub fn drop_incoming(&self, rule: &str) {
         let table = "table inet lab {\n chain in {\n  type filter hook input priority 0; policy accept;\n }\n}\n";
         let text = format!("{table}add rule inet lab in {rule} counter drop\n");
+        self.filter(&text);
+    }
+
+    /// Adds tables and rules of nft's.
+    fn filter(&self, text: &str) {
         let file = std::env::temp_dir().join(format!("{}.nft", self.namespace()));
         std::fs::write(&file, text).expect("a place for temporary files");
         run(self.command("nft").arg("-f").arg(&file));
@@ -159,5 +169,62 @@ impl Host {
     /// Nothing vanishes any more.
     pub fn drop_nothing(&self) {
         run(self.command("nft").args(["delete", "table", "inet", "lab"]));
+    }
+}
+
+/// Joins two hosts by several cables. Connections take turns at them, and each stays on its own both ways: with ports decided by
+/// chance, as bonds and routers do it, a test would be another one each time. Each address lies on the loopback device.
+pub(super) fn join_by_several(a: &Host, b: &Host, link: &Link) {
+    let device = |at: u8| format!("eth{at}");
+    for at in 0..link.links {
+        let name = device(at);
+        ip(&format!(
+            "link add {name} netns {} type veth peer name {name} netns {}",
+            a.namespace(),
+            b.namespace()
+        ));
+    }
+    for (host, other, own, rate) in [(a, b, 1, link.rate_a_to_b), (b, a, 2, link.rate_b_to_a)] {
+        let inside = format!("-n {}", host.namespace());
+        ip(&format!("{inside} addr add {}/32 dev lo", host.address));
+        // What comes by one cable may be answered by another as far as routes know.
+        run(host.command("sysctl").arg("-qw").args([
+            "net.ipv4.conf.all.rp_filter=0",
+            "net.ipv4.conf.default.rp_filter=0",
+            "net.ipv4.tcp_no_metrics_save=1",
+        ]));
+        let mut arrivals = String::new();
+        for at in 0..link.links {
+            let name = device(at);
+            ip(&format!("{inside} addr add 10.78.{at}.{own}/30 dev {name}"));
+            ip(&format!("{inside} link set {name} mtu {} up", link.mtu));
+            if let Some(rate) = rate {
+                host.shape_device(&name, rate);
+            }
+            let mark = at + 1;
+            let to = format!(
+                "{}/32 via 10.78.{at}.{} dev {name} src {} congctl cubic",
+                other.address,
+                3 - own,
+                host.address
+            );
+            if at == 0 {
+                ip(&format!("{inside} route add {to}"));
+            }
+            ip(&format!("{inside} route add {to} table {}", 100 + mark));
+            ip(&format!(
+                "{inside} rule add fwmark {mark} table {}",
+                100 + mark
+            ));
+            arrivals.push_str(&format!(
+                "  iifname \"{name}\" ct state new ct mark set {mark}\n"
+            ));
+        }
+        host.filter(&format!(
+            "table ip links {{\n chain in {{\n  type filter hook prerouting priority mangle; policy accept;\n{arrivals} }}\n \
+             chain out {{\n  type route hook output priority mangle; policy accept;\n  \
+             ct state new ct mark set numgen inc mod {} offset 1\n  meta mark set ct mark\n }}\n}}\n",
+            link.links
+        ));
     }
 }

@@ -42,6 +42,8 @@ pub struct Link {
     pub rate_b_to_a: Option<u64>,
     /// The largest IP packet in bytes.
     pub mtu: u16,
+    /// Equal cables between a pair, each with these rates; a connection stays on one of them.
+    pub links: u8,
 }
 
 impl Link {
@@ -50,6 +52,7 @@ impl Link {
         rate_a_to_b: None,
         rate_b_to_a: None,
         mtu: 1500,
+        links: 1,
     };
 
     /// The same rate both ways, at MTU 1500.
@@ -78,7 +81,7 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Two hosts on one cable.
+    /// Two hosts on one cable, or on several.
     pub fn pair(link: &Link) -> Self {
         let alone = Some(begin());
         Self::cable(link, alone)
@@ -92,6 +95,18 @@ impl Lab {
 
     fn cable(link: &Link, alone: Option<MutexGuard<'static, ()>>) -> Self {
         let (a, b) = (Host::new("a", 1), Host::new("b", 2));
+        if link.links > 1 {
+            host::join_by_several(&a, &b, link);
+            return Self {
+                a,
+                b,
+                others: Vec::new(),
+                _relay: None,
+                _switch: None,
+                _awake: None,
+                _alone: alone,
+            };
+        }
         ip(&format!(
             "link add {DEVICE} netns {} type veth peer name {DEVICE} netns {}",
             a.namespace(),

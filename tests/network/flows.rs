@@ -368,7 +368,7 @@ fn several_servers_are_tested_together_and_summed() {
     let link = Link {
         rate_a_to_b: Some(600_000_000),
         rate_b_to_a: Some(200_000_000),
-        mtu: 1500,
+        ..Link::FAST
     };
     let lab = Lab::switched(2, &link);
     let _first = Server::iperf3(&lab.b);

@@ -17,7 +17,7 @@ use crate::probe::{Counters, Snapshot};
 use crate::spec::workload;
 
 /// Counts up with every change of the words below: two builds of one version may differ.
-pub const WORDS: u32 = 2;
+pub const WORDS: u32 = 3;
 /// The longest line that either side takes, in bytes; a report with a full histogram is a tenth of it.
 pub const LINE_MAX: usize = 4 << 20;
 /// How often an agent says [`Answer::Working`] while a request takes its time, in seconds.

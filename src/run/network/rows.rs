@@ -11,7 +11,7 @@ use crate::units::Nanos;
 const SHORT_S: f64 = 2.7;
 
 /// What all rows of a test share.
-pub(super) fn blank(tested: &Tested) -> Row {
+pub(in crate::run) fn blank(tested: &Tested) -> Row {
     let both = tested.traffic == Traffic::Both;
     let each = if tested.flows == 1 { "flow" } else { "flows" };
     Row {
@@ -30,7 +30,7 @@ pub(super) fn blank(tested: &Tested) -> Row {
 }
 
 /// The rows of a test, each with its samples.
-pub(super) fn rows(
+pub(in crate::run) fn rows(
     template: &Row,
     ask: &Ask,
     grounds: &[Ground],

@@ -1,6 +1,8 @@
 //! What was measured alone, and whether the workload has reached it.
 
+use super::differences::queue;
 use super::{NEAREST, REACHED, TIE};
+use crate::units::Nanos;
 use crate::verdict::case::{Case, Mark, Rung};
 use crate::verdict::ladder::{ABOVE, Ladder, Step};
 use crate::verdict::ruling::{FAR, Ruling};
@@ -13,6 +15,8 @@ const FULL: f64 = 95.0;
 const LOSS: f64 = 0.01;
 /// Of its busy time a connection that waits for a buffer, percent.
 const WAITING: f64 = 50.0;
+/// A handshake that is later by less did not stand in a queue.
+const NO_QUEUE: Nanos = Nanos(200_000);
 /// A disk this busy is at its limit where requests queue too, percent.
 const DISK_FULL: f64 = 90.0;
 
@@ -81,7 +85,15 @@ pub(super) fn tie(case: &Case, ladder: &Ladder) -> Option<Ruling> {
 /// One ceiling is clearly lowest, and the workload has reached it.
 pub(super) fn named(case: &Case, ladder: &Ladder) -> Option<Ruling> {
     let lowest = ladder.lowest().filter(|step| reached(case, step))?;
-    Some(at(case, lowest))
+    if unbounded(case, lowest) {
+        return None;
+    }
+    let mut ruling = at(case, lowest);
+    // Nor is a part of the file that was read again and again surely from memory, unless the disks are known.
+    let disks = [Rung::Storage, Rung::StorageBest];
+    ruling.doubtful |= lowest.figure.has(Mark::HotSet)
+        && !disks.into_iter().any(|rung| case.layer(rung).is_some());
+    Some(ruling)
 }
 
 /// What made the figure was its own limit: then it is none of what was measured with it.
@@ -98,7 +110,7 @@ pub(super) fn generator(case: &Case, _: &Ladder) -> Option<Ruling> {
 /// Not quite at the lowest ceiling, while all others are far away: likely that one.
 pub(super) fn nearest(case: &Case, ladder: &Ladder) -> Option<Ruling> {
     let (lowest, others) = ladder.steps.split_first()?;
-    let near = case.rate() >= NEAREST * lowest.figure.rate.0;
+    let near = case.rate() >= NEAREST * lowest.figure.rate.0 && !unbounded(case, lowest);
     let alone = others
         .iter()
         .all(|step| step.figure.rate.0 >= 2.0 * FAR * case.rate());
@@ -107,6 +119,13 @@ pub(super) fn nearest(case: &Case, ladder: &Ladder) -> Option<Ruling> {
         ruling.doubtful = true;
         ruling
     })
+}
+
+/// The network bounds whatever crosses it: unless it was measured too, what the protocol carries names nothing.
+fn unbounded(case: &Case, step: &Step) -> bool {
+    let network = [Rung::Network, Rung::SingleFlow, Rung::RoundTrip];
+    let known = network.into_iter().any(|rung| case.layer(rung).is_some());
+    step.limit == Limit::Protocol && !known
 }
 
 fn reached(case: &Case, step: &Step) -> bool {
@@ -171,6 +190,22 @@ fn at(case: &Case, step: &Step) -> Ruling {
     }
 }
 
+/// Where the line's rate is not known: packets that are sent again while none wait in a queue, and that several connections
+/// share out, are lost by accident and not for want of room.
+fn accidental(case: &Case) -> bool {
+    let counters = &case.counters;
+    let quiet = counters
+        .handshake_idle
+        .zip(counters.handshake_loaded)
+        .is_some_and(|(idle, loaded)| loaded.0 < idle.0 + idle.0 / 2 + NO_QUEUE.0);
+    let single = case.layer(Rung::SingleFlow);
+    let most = case.layer(Rung::Network);
+    let shared = single
+        .zip(most)
+        .is_some_and(|(single, most)| most.rate.0 >= FAR * single.rate.0);
+    quiet && shared
+}
+
 /// The network or one connection at its ceiling, called after what holds that down. A full line is its own reason, and drops
 /// packets where its queue overflows; without the line's rate, packets sent again prove nothing.
 fn on_the_way(case: &Case, step: &Step, mut ruling: Ruling) -> Ruling {
@@ -180,12 +215,16 @@ fn on_the_way(case: &Case, step: &Step, mut ruling: Ruling) -> Ruling {
         let share = percent(ceiling / line);
         return ruling.because(Kind::Ceiling, format!("that is {share} of the line"));
     }
+    // Connections that wait for room, or for what was lost, leave no queue behind.
+    if let Some(queue) = queue(case).filter(|_| step.limit == Limit::Network) {
+        return ruling.because(Kind::Counter, queue);
+    }
     let waiting = counters
         .window_limited_percent
         .filter(|share| *share >= WAITING && step.limit == Limit::SingleFlow);
     let lost = counters
         .retransmit_percent
-        .filter(|share| *share >= LOSS && line.is_some());
+        .filter(|share| *share >= LOSS && (line.is_some() || accidental(case)));
     let bus = counters.bus.filter(|bus| bus.0 <= ceiling * TIE);
     let busy = counters.client_core_percent.filter(|busy| *busy >= FULL);
     let (limit, text) = if let Some(waiting) = waiting {

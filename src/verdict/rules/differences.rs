@@ -1,16 +1,21 @@
 //! What one changed thing did, where the workload is well below every ceiling.
 
 use super::{SECOND, STEADY};
+use crate::op::Direction;
+use crate::units::Nanos;
 use crate::verdict::case::{Case, Differences, Figure, Rung};
 use crate::verdict::ladder::Ladder;
 use crate::verdict::ruling::{FAR, Ruling};
-use crate::verdict::words::{mb, percent};
+use crate::verdict::words::{mb, percent, time};
 use crate::verdict::{Kind, Limit};
 
 /// Half the depth must cost this much where waiting is the limit.
 const HALF: f64 = 0.65;
 /// So many requests under way would show whether they are served together.
 const DEEP: u32 = 8;
+/// A queue on the way makes a handshake this much longer, and so many times as long.
+const QUEUE: Nanos = Nanos(500_000);
+const QUEUED: f64 = 3.0;
 /// Below this share of everything around it, something waits without using anything up.
 const IDLE: f64 = 0.7;
 
@@ -25,10 +30,7 @@ pub(super) fn round_trip(case: &Case, ladder: &Ladder) -> Option<Ruling> {
     let waiting = f64::from(depth) * block.0 as f64 / alone.seconds();
     let expected = line.map_or(waiting, |line| waiting.min(line.figure.rate.0));
     let fits = (case.rate() / expected - 1.0).abs() <= 0.1;
-    let (half, latency) = (
-        case.differences.half_depth?,
-        case.differences.half_depth_latency?,
-    );
+    let (half, latency, change) = halved(&case.differences)?;
     let costs = half <= HALF && (latency - 1.0).abs() <= STEADY;
     if !(fits && costs) {
         return None;
@@ -40,18 +42,75 @@ pub(super) fn round_trip(case: &Case, ladder: &Ladder) -> Option<Ruling> {
             .because(
                 Kind::Ceiling,
                 format!(
-                    "{depth} requests of {block} that take {alone} each are {}",
+                    "{depth} requests of {block} that take {} each are {}",
+                    time(alone),
                     mb(expected)
                 ),
             )
-            .because(
-                Kind::Difference,
-                format!(
-                    "half as many requests under way carry {} of it, each as fast as before",
-                    percent(half)
-                ),
-            ),
+            .because(Kind::Difference, change),
     )
+}
+
+/// What half the depth costs: its rate and its latency over those of the whole, and that in words. Where there is but one
+/// request, two are held against it instead.
+fn halved(all: &Differences) -> Option<(f64, f64, String)> {
+    if let Some((half, latency)) = all.half_depth.zip(all.half_depth_latency) {
+        let text = format!(
+            "half as many requests under way carry {} of it, each as fast as before",
+            percent(half)
+        );
+        return Some((half, latency, text));
+    }
+    let (double, latency) = all.double_depth.zip(all.double_depth_latency)?;
+    let text =
+        format!("two requests under way carry {double:.2} times as much, each as fast as before");
+    Some((1.0 / double, 1.0 / latency, text))
+}
+
+/// The same from the server's memory goes faster, and nothing else was changed: its disks.
+pub(super) fn from_memory(case: &Case, _: &Ladder) -> Option<Ruling> {
+    let gain = case
+        .differences
+        .hot_over_cold
+        .filter(|gain| *gain >= SECOND)?;
+    let text = match case.direction {
+        Direction::Read => {
+            format!("from the server's memory the same goes {gain:.2} times as fast")
+        }
+        Direction::Write => format!(
+            "without waiting until it is stored, and over and over in the same place, it goes {gain:.2} times as fast"
+        ),
+    };
+    Some(Ruling::new(Limit::Storage).because(Kind::Difference, text))
+}
+
+/// Packets stand in a queue on the way, and neither the disks nor more connections make a difference: the line is full.
+pub(super) fn queued(case: &Case, _: &Ladder) -> Option<Ruling> {
+    let queue = queue(case)?;
+    let same = |gain: Option<f64>| gain.is_none_or(|gain| (gain - 1.0).abs() <= STEADY);
+    let all = &case.differences;
+    let unmoved = same(all.hot_over_cold) && same(all.second_connection);
+    // Something must have been tried, and a network that was measured says more.
+    let tried = all.hot_over_cold.is_some() || all.second_connection.is_some();
+    if !(unmoved && tried) || case.layer(Rung::Network).is_some() {
+        return None;
+    }
+    Some(Ruling::new(Limit::Network).because(Kind::Counter, queue))
+}
+
+/// The queue on the way in words; None where there is none, or it is not known.
+pub(super) fn queue(case: &Case) -> Option<String> {
+    let counters = &case.counters;
+    let (idle, loaded) = counters.handshake_idle.zip(counters.handshake_loaded)?;
+    let late = loaded.0.checked_sub(idle.0)?;
+    let queued = late >= QUEUE.0 && loaded.0 as f64 >= QUEUED * idle.0 as f64;
+    queued.then(|| {
+        format!(
+            "packets wait on the way: a handshake takes {} while it runs and {} on the idle way",
+            time(loaded),
+            time(idle)
+        )
+    })
 }
 
 /// One TCP connection: the workload has what one carries, and a second adds.

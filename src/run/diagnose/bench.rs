@@ -1,0 +1,275 @@
+//! One target of a diagnosis: opened, entered, its file laid by as much as the time allows, measured, left.
+//!
+//! It is a run of one target whose cells are chosen one by one. Must not know: what the figures say.
+
+use crate::error::{Error, Kind, Phase as Step, Result};
+use crate::guard::Proof;
+use crate::op::Direction;
+use crate::record::{Interval, Row, Status};
+use crate::run::cell::{self, Context};
+use crate::run::results::Results;
+use crate::run::site::{self, Place};
+use crate::run::{Identity, Settings, Watch};
+use crate::spec::diagnose::DiagnosePlan;
+use crate::spec::plan::{Cell, Plan};
+use crate::spec::repeats::Repeats;
+use crate::spec::workload::{Phase, Workload};
+use crate::units::{Bytes, Nanos, SECOND};
+
+/// Spacing of samples: an interval of confidence needs some even in a short measurement.
+const INTERVAL: Nanos = Nanos(SECOND / 2);
+const MIB: u64 = 1 << 20;
+
+/// What surrounds all measurements of a diagnosis.
+pub(super) struct Around<'a, 'b> {
+    pub(super) plan: &'a DiagnosePlan,
+    pub(super) run: &'a Identity,
+    pub(super) settings: &'a mut Settings<'b>,
+    pub(super) watch: &'a mut dyn Watch,
+    pub(super) results: Option<&'a mut Results>,
+    pub(super) rows: Vec<Row>,
+}
+
+/// One measurement.
+#[derive(Debug, Clone)]
+pub(super) struct Measured {
+    pub(super) row: Row,
+    /// Rates of its samples, in bytes per second.
+    pub(super) samples: Vec<f64>,
+}
+
+impl Measured {
+    /// What it carried, in bytes per second; for flushed writes up to the end of the flush.
+    pub(super) fn rate(&self) -> Option<f64> {
+        let rate = self.row.durable().or_else(|| self.row.throughput())?;
+        Some(rate.0)
+    }
+
+    /// Mean latency in nanoseconds.
+    pub(super) fn latency_ns(&self) -> Option<f64> {
+        (self.row.ops > 0).then(|| self.row.latency.mean())
+    }
+}
+
+/// A target.
+pub(super) struct Bench {
+    plan: Plan,
+    place: Place,
+    generation: u64,
+    /// Bytes of the test file that are written.
+    pub(super) laid: Bytes,
+    /// Each read crosses this computer's page cache.
+    pub(super) mounted: bool,
+}
+
+impl Bench {
+    /// Opens and examines a target; nothing is written.
+    /// `laying` is the largest file that will lie there.
+    pub(super) fn open(uri: &str, laying: Phase, around: &mut Around<'_, '_>) -> Result<Self> {
+        let plan = around.plan;
+        let plan = Plan {
+            interval: INTERVAL,
+            connect_timeout: plan.connect_timeout,
+            io_timeout: plan.io_timeout,
+            server_ram: plan.server_ram,
+            repeats: Repeats::ONCE,
+            ..Plan::new(
+                "diagnose",
+                vec![uri.to_owned()],
+                vec![one("laying", laying)],
+            )
+        };
+        let mut places = site::open_all(&plan, around.run, around.settings, around.watch)?;
+        let place = places.remove(0);
+        place.object().map_err(Clone::clone)?;
+        let mounted = place.caps.connections == 0 && place.way().is_network();
+        Ok(Self {
+            plan,
+            place,
+            generation: around.run.generation,
+            laid: Bytes(0),
+            mounted,
+        })
+    }
+
+    /// Makes our directory and the empty file.
+    pub(super) fn enter(&mut self) -> Result<()> {
+        let Some(site) = self.place.site() else {
+            return Ok(());
+        };
+        site.enter()
+    }
+
+    /// What proves to the server's side that it has this storage before it.
+    pub(super) fn proof(&mut self) -> Result<Option<(Proof, String)>> {
+        let Some(site) = self.place.site() else {
+            return Ok(None);
+        };
+        let name = site.object().name.clone();
+        Ok(site.proof()?.map(|proof| (proof, name)))
+    }
+
+    /// The target's address and port, where it is on another computer.
+    pub(super) fn spec(&self) -> &crate::spec::uri::TargetSpec {
+        &self.place.login.spec
+    }
+
+    /// The most requests that one session keeps under way.
+    pub(super) fn iodepth_max(&self) -> u16 {
+        self.place.caps.iodepth_max
+    }
+
+    /// Client and server are one computer.
+    pub(super) fn loopback(&self) -> bool {
+        self.place.loopback() == Some(true)
+    }
+
+    /// The bytes cross a network.
+    pub(super) fn remote(&self) -> bool {
+        self.place.way().is_network()
+    }
+
+    /// What the target tells of itself.
+    pub(super) fn environment(&mut self) -> serde_json::Value {
+        crate::run::environment::gather(&self.plan, std::slice::from_mut(&mut self.place))
+    }
+
+    /// Measures a phase and keeps its row; None where it can't be here, with a note.
+    pub(super) fn measure(
+        &mut self,
+        name: &str,
+        stage: &'static str,
+        phase: Phase,
+        around: &mut Around<'_, '_>,
+    ) -> Result<Option<Measured>> {
+        let Some(found) = self.cell(name, stage, phase, around)? else {
+            return Ok(None);
+        };
+        let results = around.results.as_mut();
+        if let Some(results) = results {
+            results.row(&found.row)?;
+        }
+        around.watch.row(&found.row);
+        around.rows.push(found.row.clone());
+        if found.row.status == Status::Ok {
+            return Ok(Some(found));
+        }
+        if around.settings.stopped() {
+            return Err(stopped());
+        }
+        Ok(None)
+    }
+
+    /// Measures without a trace: what only prepares the next measurement.
+    pub(super) fn prepare(
+        &mut self,
+        name: &str,
+        phase: Phase,
+        around: &mut Around<'_, '_>,
+    ) -> Result<bool> {
+        let found = self.cell(name, "preparing", phase, around)?;
+        if around.settings.stopped() {
+            return Err(stopped());
+        }
+        Ok(found.is_some_and(|found| found.row.status == Status::Ok))
+    }
+
+    fn cell(
+        &mut self,
+        name: &str,
+        stage: &'static str,
+        phase: Phase,
+        around: &mut Around<'_, '_>,
+    ) -> Result<Option<Measured>> {
+        if around.settings.stopped() {
+            return Err(stopped());
+        }
+        if let Err(why) = phase.validate() {
+            around
+                .watch
+                .note(&format!("{name} can't be measured: {why}"));
+            return Ok(None);
+        }
+        let Some(results) = around.results.as_mut() else {
+            return Ok(None);
+        };
+        let mut plan = self.plan.clone();
+        plan.workloads = vec![one(name, phase)];
+        let context = Context {
+            plan: &plan,
+            stage,
+            cell: Cell {
+                target: 0,
+                workload: 0,
+                phase: 0,
+                repeat: 1,
+            },
+            number: None,
+            run_id: &around.run.id,
+            generation: self.generation,
+            wsl: around.run.wsl,
+            stop: &around.settings.stop,
+        };
+        let found = cell::measure(&context, &mut self.place, around.watch, results)?;
+        self.generation += found.generations + u64::from(u16::MAX);
+        let samples = rates(&found.samples);
+        let mut rows = found.rows;
+        Ok((!rows.is_empty()).then(|| Measured {
+            row: rows.remove(0),
+            samples,
+        }))
+    }
+
+    /// Lays the test file, as far as the phase's time allows; whether any of it is there.
+    pub(super) fn lay(&mut self, laying: Phase, around: &mut Around<'_, '_>) -> Result<bool> {
+        let laid = self.cell("laying the test file", "laying", laying, around)?;
+        if around.settings.stopped() {
+            return Err(stopped());
+        }
+        if let Some(laid) = laid.filter(|laid| laid.row.status == Status::Ok) {
+            self.take_as_laid(&laid.row);
+        }
+        Ok(self.laid.0 > 0)
+    }
+
+    /// Takes what a write of the whole file has left as the test file.
+    pub(super) fn take_as_laid(&mut self, written: &Row) {
+        let bytes = written.bytes.min(written.size_bytes) / MIB * MIB;
+        self.laid = Bytes(self.laid.0.max(bytes));
+    }
+
+    /// Removes everything of ours; a sentence for what stays against our will.
+    pub(super) fn leave(self, watch: &mut dyn Watch) -> Vec<String> {
+        site::leave_all(&mut [self.place], watch)
+    }
+}
+
+/// Rates of whole samples; the last one is cut short by the end.
+fn rates(samples: &[(Direction, Interval)]) -> Vec<f64> {
+    let whole = samples
+        .iter()
+        .map(|(_, sample)| sample)
+        .filter(|sample| sample.to.0.saturating_sub(sample.from.0) >= INTERVAL.0 * 8 / 10);
+    whole
+        .map(|sample| {
+            let seconds = (sample.to.0 - sample.from.0) as f64 / 1e9;
+            sample.bytes as f64 / seconds
+        })
+        .collect()
+}
+
+fn one(name: &str, phase: Phase) -> Workload {
+    Workload {
+        name: name.to_owned(),
+        description: String::new(),
+        repeats: Repeats::ONCE,
+        phases: vec![Phase {
+            name: String::new(),
+            ..phase
+        }],
+    }
+}
+
+pub(super) fn stopped() -> Error {
+    Error::new(Step::Io, Kind::Interrupted, "stopped on request")
+}

@@ -1,0 +1,87 @@
+//! Controlled differences: one thing is changed, and all else stays.
+//!
+//! They are measured on what the server's memory holds, where nothing but the way and the protocol can differ, and held against
+//! the same there. Must not know: what the figures say.
+
+use super::Scene;
+use super::bench::Around;
+use super::taken::Taken;
+use crate::error::Result;
+use crate::spec::diagnose::Work;
+use crate::spec::workload::Phase;
+
+/// From memory it goes so much faster: the disks are the difference, and nothing on the way needs to be tried.
+const MEMORY_HELPS: f64 = 1.25;
+
+/// Measures what can be changed for this workload.
+pub(super) fn make(
+    scene: &mut Scene,
+    work: &Work,
+    taken: &mut Taken,
+    around: &mut Around<'_, '_>,
+) -> Result<()> {
+    let hot = taken.hot.as_ref().and_then(super::bench::Measured::rate);
+    let whole = taken.whole.rate();
+    let from_memory = hot
+        .zip(whole)
+        .is_some_and(|(hot, whole)| hot >= MEMORY_HELPS * whole);
+    if hot.is_none() || from_memory || !scene.target.remote() {
+        return Ok(());
+    }
+    let phase = scene.hot_phase(work, around.plan);
+    let deepest = scene.target.iodepth_max();
+    let mut measure = |stage, phase: Option<Phase>| {
+        phase.map_or(Ok(None), |phase| {
+            scene.target.measure(&work.name, stage, phase, around)
+        })
+    };
+    taken.half = measure("half_depth", half(&phase))?;
+    if taken.half.is_none() {
+        taken.double = measure("double_depth", Some(double(&phase, deepest)))?;
+    }
+    taken.second = measure("second_connection", second(&phase))?;
+    taken.alone = measure("alone", Some(alone(&phase)))?;
+    Ok(())
+}
+
+/// Half as many requests under way; None where there is but one.
+fn half(phase: &Phase) -> Option<Phase> {
+    let mut half = phase.clone();
+    if phase.iodepth >= 2 {
+        half.iodepth = phase.iodepth / 2;
+    } else if phase.lanes >= 2 {
+        half.lanes = phase.lanes / 2;
+    } else {
+        return None;
+    }
+    Some(half)
+}
+
+/// Twice as many.
+fn double(phase: &Phase, deepest: u16) -> Phase {
+    let mut double = phase.clone();
+    if deepest > phase.iodepth {
+        double.iodepth = phase.iodepth * 2;
+    } else {
+        double.lanes = phase.lanes * 2;
+    }
+    double
+}
+
+/// The same number of requests on twice the connections; None where one request can't be on two.
+fn second(phase: &Phase) -> Option<Phase> {
+    (phase.iodepth >= 2).then(|| Phase {
+        iodepth: phase.iodepth / 2,
+        lanes: phase.lanes * 2,
+        ..phase.clone()
+    })
+}
+
+/// One request at a time.
+fn alone(phase: &Phase) -> Phase {
+    Phase {
+        iodepth: 1,
+        lanes: 1,
+        ..phase.clone()
+    }
+}

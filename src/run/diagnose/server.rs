@@ -1,0 +1,268 @@
+//! The server's side, where an agent is there to tell: whether its path is what the target shows, what its disks carry, what
+//! moved on it while the workload ran, and a port for requests and answers.
+//!
+//! Whatever the agent can't do is told in a note and stays unknown. Must not know: what the figures say.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::fleet::agent::wire::{Marker, Sample, Service, Storage, StorageReport};
+use crate::fleet::agent::{Agent, TestPort, own_address};
+use crate::guard::Proof;
+use crate::op::Direction;
+use crate::probe::block::Figures;
+use crate::probe::{Counters, Snapshot, cpu};
+use crate::run::Watch;
+use crate::spec::diagnose::DiagnosePlan;
+use crate::spec::workload::Phase;
+use crate::stage::round_trip::{Carried, Idle, Load, PROBES, Place, carry, idle};
+
+/// How long the probe's port stays open.
+const PORT_TIME: Duration = Duration::from_mins(5);
+/// The longest wait for any answer of the probe.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Time in which the server is looked at before anything is asked of it.
+const LOOK: Duration = Duration::from_millis(800);
+/// What a storage run may take beyond its own time: laying and flushing.
+const STORAGE_SPARE_S: u64 = 120;
+/// A core this busy before anything began is busy with something else, percent.
+pub(super) const BUSY_BEFORE: f64 = 50.0;
+
+/// An agent on the server.
+pub(super) struct Server {
+    agent: Agent,
+    /// Facts about its computer.
+    pub(super) facts: Snapshot,
+    /// The directory, file or device of `--server-path`.
+    path: Option<String>,
+    /// The test file as the server has it, where that is proven.
+    file: Option<String>,
+    /// Something else keeps a core busy, so that a busy core is no evidence.
+    pub(super) busy_before: bool,
+    /// Groups of processes use up their share of the processor whatever happens here.
+    pub(super) throttled_before: bool,
+    trips: Option<(TestPort, Place)>,
+}
+
+/// What the server's disks carry.
+#[derive(Debug, Clone)]
+pub(super) struct OnDisks {
+    /// Bytes per second, up to the end of the flush for writes.
+    pub(super) rate: f64,
+    /// Where it was measured is what the share lies on.
+    pub(super) proven: bool,
+    /// The server's memory answered instead.
+    pub(super) cached: bool,
+}
+
+impl Server {
+    /// Connects, and looks what the server does by itself.
+    pub(super) fn connect(plan: &DiagnosePlan) -> Result<Option<Self>> {
+        let Some(command) = &plan.agent else {
+            return Ok(None);
+        };
+        let mut agent = Agent::connect(command)?;
+        let facts = agent.facts()?;
+        let before = agent.counters()?;
+        std::thread::sleep(LOOK);
+        let passed = agent.counters()?.since(&before);
+        let busiest = passed.cpu.as_ref().and_then(cpu::Ticks::busiest);
+        Ok(Some(Self {
+            agent,
+            facts,
+            path: plan.server_path.clone(),
+            file: None,
+            busy_before: busiest.is_some_and(|share| share.busy >= BUSY_BEFORE),
+            throttled_before: passed
+                .groups
+                .is_some_and(|groups| groups.throttled_periods > 0),
+            trips: None,
+        }))
+    }
+
+    /// For tests of the network.
+    pub(super) fn agent(&mut self) -> &mut Agent {
+        &mut self.agent
+    }
+
+    /// Looks for what was just made on the target below the agent's path.
+    pub(super) fn prove(&mut self, proof: Option<&(Proof, String)>, watch: &mut dyn Watch) {
+        let (Some(path), Some((proof, object))) = (self.path.clone(), proof) else {
+            return;
+        };
+        let found = match proof {
+            Proof::Name(name) => {
+                let marker = Marker {
+                    path: path.clone(),
+                    name: name.clone(),
+                    content: String::new(),
+                };
+                let file = object.rsplit('/').next().unwrap_or_default().to_owned();
+                self.agent
+                    .find(marker)
+                    .map(|place| place.map(|place| format!("{path}/{place}/{file}")))
+            }
+            Proof::Bytes { offset, content } => {
+                let sample = Sample {
+                    path: path.clone(),
+                    offset: *offset,
+                    content: content.clone(),
+                };
+                self.agent
+                    .same(sample)
+                    .map(|same| same.then(|| path.clone()))
+            }
+        };
+        match found {
+            Ok(Some(file)) => self.file = Some(file),
+            Ok(None) => watch.note(&format!(
+                "{path} on the server is not what the target shows: what its disks carry will be marked as unproven"
+            )),
+            Err(error) => watch.note(&error.to_string()),
+        }
+    }
+
+    /// Makes the server forget what it caches; whether it did.
+    pub(super) fn drop_caches(&mut self) -> bool {
+        self.agent.drop_caches().is_ok()
+    }
+
+    /// What has moved there up to now; None where it does not tell.
+    pub(super) fn counters(&mut self) -> Option<Counters> {
+        self.agent.counters().ok()
+    }
+
+    /// What the disks carry of a phase; None where that can't be measured, with a note.
+    pub(super) fn disks(
+        &mut self,
+        what: &str,
+        phase: &Phase,
+        watch: &mut dyn Watch,
+    ) -> Option<OnDisks> {
+        let path = self.path.clone()?;
+        let writes = phase.rw.writes();
+        let (path, proven) = match (&self.file, writes) {
+            (Some(file), false) => (file.clone(), true),
+            // Writes go to a file without a name in the same directory, never to what is there.
+            (Some(file), true) => (directory(file), true),
+            (None, _) => (path, false),
+        };
+        let plan = Storage {
+            path,
+            seconds: phase.runtime.map_or(0, |time| time.seconds() as u64) + STORAGE_SPARE_S,
+            phase: phase.clone(),
+            seed: 1,
+        };
+        match self.agent.storage(plan) {
+            Ok(report) => on_disks(&report, writes, proven),
+            Err(error) => {
+                watch.note(&format!("{what} can't be measured: {error}"));
+                None
+            }
+        }
+    }
+
+    /// A port that answers requests of this computer's: opened once.
+    pub(super) fn trips(&mut self, address: IpAddr, connect: Duration) -> Result<Idle> {
+        let here = own_address(address)?;
+        let port = self
+            .agent
+            .open_port(Service::RoundTrip, address, here, PORT_TIME)?;
+        let place = Place {
+            address: SocketAddr::new(address, port.address.port()),
+            connect_timeout: connect,
+            io_timeout: PATIENCE,
+        };
+        self.trips = Some((port, place));
+        idle(&place, PROBES)
+    }
+
+    /// What requests and answers carry; None without a port.
+    pub(super) fn carry(&self, load: &Load, stop: &Arc<AtomicBool>) -> Option<Result<Carried>> {
+        let (_, place) = self.trips.as_ref()?;
+        Some(carry(place, load, stop))
+    }
+
+    /// Closes the port.
+    pub(super) fn close(&mut self) {
+        if let Some((port, _)) = self.trips.take() {
+            let _ = self.agent.close(&port);
+        }
+    }
+}
+
+fn directory(file: &str) -> String {
+    file.rsplit_once('/')
+        .map_or("/", |(directory, _)| directory)
+        .to_owned()
+}
+
+fn on_disks(report: &StorageReport, writes: bool, proven: bool) -> Option<OnDisks> {
+    let tally = if writes { &report.write } else { &report.read };
+    let time = report.elapsed_ns + report.flush_ns.filter(|_| writes).unwrap_or(0);
+    if time == 0 || tally.bytes == 0 {
+        return None;
+    }
+    let device = if writes {
+        report.device_write_bytes
+    } else {
+        report.device_read_bytes
+    };
+    // On ZFS nothing is counted here: then nothing proves that the disks were read.
+    let cached = !writes && device.is_some_and(|device| device < tally.bytes / 2);
+    Some(OnDisks {
+        rate: tally.bytes as f64 * 1e9 / time as f64,
+        proven,
+        cached,
+    })
+}
+
+/// What the server's counters say of the time of a workload.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Moved {
+    /// The busiest core.
+    pub(super) core_percent: Option<f64>,
+    /// Times at which a group of processes had used up its share of the processor.
+    pub(super) throttled: Option<u64>,
+    /// Bytes that its disks read.
+    pub(super) disk_read: Option<u64>,
+    /// The busiest disk, and the mean number of requests in its queue.
+    pub(super) disk: Option<(f64, f64)>,
+    /// Segments that it sent again, percent.
+    pub(super) retransmit_percent: Option<f64>,
+}
+
+/// Sums up what moved.
+pub(super) fn moved(passed: &Counters, direction: Direction) -> Moved {
+    let disks = passed.disks.as_ref();
+    let busiest = disks.zip(passed.at_ns).and_then(|(all, time)| {
+        let figures = all
+            .by_name
+            .values()
+            .filter_map(|disk| Figures::of(disk, time));
+        let moves = |figures: &Figures| match direction {
+            Direction::Read => figures.read_bytes_per_s > 0.0,
+            Direction::Write => figures.write_bytes_per_s > 0.0,
+        };
+        figures
+            .filter(moves)
+            .max_by(|a, b| a.busy_percent.total_cmp(&b.busy_percent))
+    });
+    Moved {
+        core_percent: passed
+            .cpu
+            .as_ref()
+            .and_then(cpu::Ticks::busiest)
+            .map(|share| share.busy),
+        throttled: passed.groups.map(|groups| groups.throttled_periods),
+        disk_read: disks.map(|all| all.by_name.values().map(|disk| disk.read_bytes).sum()),
+        disk: busiest.map(|figures| (figures.busy_percent, figures.queue)),
+        retransmit_percent: passed
+            .tcp
+            .filter(|tcp| tcp.out_segments > 0)
+            .map(|tcp| 100.0 * tcp.retransmits as f64 / tcp.out_segments as f64),
+    }
+}

@@ -1,0 +1,375 @@
+//! What a diagnosis is to be, complete and saved with its results: the target, what may help to judge it, and how long each
+//! measurement takes.
+//!
+//! Pure. Must not know: how a target is reached, what limits it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::op::{Direction, Durability};
+use crate::spec::network::Host;
+use crate::spec::uri::TargetSpec;
+use crate::spec::workload::{Phase, PhaseFile, Rw};
+use crate::units::{Bytes, Nanos, SECOND};
+
+/// Version of the form.
+pub const DIAGNOSE_PLAN_VERSION: u32 = 1;
+/// The part of the test file that the server's memory surely holds.
+pub const HOT: Bytes = Bytes(32 << 20);
+/// The same for writes: less than any server begins to write back at.
+pub const HOT_WRITTEN: Bytes = Bytes(8 << 20);
+const MIB: u64 = 1 << 20;
+/// Measurements of a workload that may write: itself, from memory, with half the depth, with more connections, alone.
+const OVERWRITES: u64 = 5;
+/// Block and depth of the laying of the test file.
+const LAYING: (Bytes, u16) = (Bytes(1 << 20), 4);
+/// Requests under way on the server's disks where they may show what they can at best.
+const BEST_DEPTH: u16 = 32;
+
+/// A workload in one direction.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Work {
+    /// Its name, with its phase where it has several.
+    pub name: String,
+    /// What is done.
+    pub phase: Phase,
+}
+
+impl Work {
+    /// Which way its data goes.
+    #[must_use]
+    pub const fn direction(&self) -> Direction {
+        if self.phase.rw.writes() {
+            Direction::Write
+        } else {
+            Direction::Read
+        }
+    }
+}
+
+/// A complete plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiagnosePlan {
+    /// Version of this form.
+    pub diagnose_plan_version: u32,
+    /// The nasgauge that wrote it.
+    pub nasgauge_version: String,
+    /// The target's URI, or a path.
+    pub target: String,
+    /// What our own client calls the same export, where the target is a mount of the kernel's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_client: Option<String>,
+    /// A share of the same server that lies in its memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ram_target: Option<String>,
+    /// The server's name or address; None where the target is on this computer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<String>,
+    /// An iperf3 server there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iperf3: Option<Host>,
+    /// The command that reaches an agent on the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Where on the server the share lies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_path: Option<String>,
+    /// The server's memory, as the user tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_ram: Option<Bytes>,
+    /// Most bytes of the test file.
+    pub size: Bytes,
+    /// Most bytes that may be written to the target.
+    pub max_write: Bytes,
+    /// Less time for each measurement.
+    pub quick: bool,
+    /// Longest wait for a connection.
+    pub connect_timeout: Nanos,
+    /// Longest time without any progress.
+    pub io_timeout: Nanos,
+    /// What is diagnosed.
+    pub work: Vec<Work>,
+}
+
+/// How long each measurement takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// The workload itself, and the laying of its file.
+    pub workload: Nanos,
+    /// Time before it that is not counted.
+    pub ramp: Nanos,
+    /// A layer measured alone, or with one thing changed.
+    pub layer: Nanos,
+    /// A test of the network, in whole seconds.
+    pub network_s: u32,
+}
+
+impl DiagnosePlan {
+    /// Whether a saved plan is one of a diagnosis.
+    #[must_use]
+    pub fn is_one(text: &str) -> bool {
+        text.lines()
+            .any(|line| line.trim_start().starts_with("diagnose_plan_version"))
+    }
+
+    /// Reads a saved plan.
+    pub fn parse(text: &str, place: &str) -> Result<Self> {
+        let plan: Self = toml::from_str(text)
+            .map_err(|error| Error::usage(format!("{place}: not a plan: {}", error.message())))?;
+        if plan.diagnose_plan_version != DIAGNOSE_PLAN_VERSION {
+            return Err(Error::usage(format!(
+                "{place}: plan version {} was written by nasgauge {}; this one reads version {DIAGNOSE_PLAN_VERSION}",
+                plan.diagnose_plan_version, plan.nasgauge_version
+            )));
+        }
+        Ok(plan)
+    }
+
+    /// How long each measurement takes.
+    #[must_use]
+    pub const fn times(&self) -> Times {
+        if self.quick {
+            Times {
+                workload: Nanos(5 * SECOND),
+                ramp: Nanos(SECOND / 2),
+                layer: Nanos(3 * SECOND),
+                network_s: 2,
+            }
+        } else {
+            Times {
+                workload: Nanos(10 * SECOND),
+                ramp: Nanos(SECOND),
+                layer: Nanos(4 * SECOND),
+                network_s: 4,
+            }
+        }
+    }
+
+    /// Numbers of connections that the network is tested with; None: by the rule of a sweep.
+    #[must_use]
+    pub fn flows(&self) -> Option<Vec<u32>> {
+        self.quick.then(|| vec![1, 4])
+    }
+
+    /// Whether any work goes that way.
+    #[must_use]
+    pub fn has(&self, direction: Direction) -> bool {
+        self.work.iter().any(|work| work.direction() == direction)
+    }
+
+    /// What the plan asks for that can't be, before anything is touched.
+    pub fn validate(&self) -> Result<()> {
+        for uri in [
+            Some(&self.target),
+            self.own_client.as_ref(),
+            self.ram_target.as_ref(),
+        ] {
+            uri.map(|uri| TargetSpec::parse(uri)).transpose()?;
+        }
+        if self.work.is_empty() {
+            return Err(Error::usage(
+                "nothing to diagnose: no workload goes that way",
+            ));
+        }
+        for work in &self.work {
+            let phase = &work.phase;
+            let wrong = |why: &str| Err(Error::usage(format!("workload {}: {why}", work.name)));
+            if phase.files.is_some() {
+                return wrong(
+                    "small files can't be diagnosed yet; name one that reads or writes blocks",
+                );
+            }
+            if phase.rw.reads() && phase.rw.writes() {
+                return wrong(
+                    "a mix of reads and writes has no direction; name one that only reads or only writes",
+                );
+            }
+            if phase.block_size().is_none() || phase.rate_iops.is_some() {
+                return wrong(
+                    "a diagnosis needs one block size and no limit of its own on the rate",
+                );
+            }
+            if u64::from(phase.block_max()) * u64::from(phase.lanes) * 4 > self.file_bytes().0 {
+                return wrong(
+                    "its blocks are too large for the test file; give a larger --size and --max-write",
+                );
+            }
+        }
+        if self.server_path.is_some() && self.agent.is_none() {
+            return Err(Error::usage(
+                "--server-path names a directory on the server, which only an agent there can look at; add --agent ssh:USER@HOST",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Most bytes of the test file: half of what may be written, since parts of it are written again.
+    #[must_use]
+    pub fn file_bytes(&self) -> Bytes {
+        Bytes(self.size.0.min(self.max_write.0 / 2) / MIB * MIB)
+    }
+
+    /// Most bytes of one measurement that writes again what stands there.
+    fn overwrite_bytes(&self) -> Bytes {
+        let works = self
+            .work
+            .iter()
+            .filter(|work| work.direction() == Direction::Write);
+        let left = self.max_write.0.saturating_sub(self.file_bytes().0);
+        Bytes((left / OVERWRITES / works.count().max(1) as u64).max(MIB))
+    }
+
+    /// About how long it takes where no caches have to be flushed: measurements, their ramps, and what lies between.
+    #[must_use]
+    pub fn duration(&self) -> Nanos {
+        let times = self.times();
+        let ways = u64::from(self.has(Direction::Read)) + u64::from(self.has(Direction::Write));
+        let mut all = times.workload.0;
+        let tests = if self.quick { 2 } else { 5 };
+        if self.iperf3.is_some() || self.agent.is_some() {
+            all += ways * tests * (u64::from(times.network_s) * SECOND + 3 * SECOND / 2);
+        }
+        for work in &self.work {
+            let ramped = times.layer.0 + times.ramp.0;
+            all += times.workload.0 + times.ramp.0;
+            // From memory, and with the depth, the connections and one request alone changed.
+            let mut layers = 4;
+            layers += u64::from(self.ram_target.is_some()) + u64::from(self.own_client.is_some());
+            if self.agent.is_some() {
+                // What requests and answers carry, and the disks twice.
+                layers += 1 + 2 * u64::from(self.server_path.is_some());
+            }
+            all += layers * ramped;
+            if work.direction() == Direction::Write {
+                all += times.layer.0;
+            }
+        }
+        Nanos(all)
+    }
+
+    /// The workload as it is measured.
+    #[must_use]
+    pub fn whole(&self, work: &Work, laid: Bytes) -> Phase {
+        let times = self.times();
+        let writes = work.direction() == Direction::Write;
+        let mut phase = Phase {
+            runtime: Some(times.workload),
+            bytes: None,
+            ramp_time: times.ramp,
+            size: laid,
+            durability: flushed(&work.phase),
+            ..work.phase.clone()
+        };
+        if writes {
+            // What is not counted is written all the same, and would have to be flushed in the time that counts.
+            phase.ramp_time = Nanos(0);
+            phase.bytes = Some(laid);
+        }
+        phase
+    }
+
+    /// The laying of the test file.
+    pub fn laying(&self, like: &Phase) -> Result<Phase> {
+        let keys = PhaseFile {
+            rw: Some(Rw::Write),
+            bs: Some(LAYING.0),
+            iodepth: Some(LAYING.1),
+            size: Some(self.file_bytes()),
+            bytes: Some(self.file_bytes()),
+            payload: Some(like.payload),
+            compress_percent: Some(like.compress_percent),
+            dedupe_percent: Some(like.dedupe_percent),
+            ..PhaseFile::default()
+        };
+        let mut phase = keys.resolve("laying the test file")?;
+        phase.runtime = Some(self.times().workload);
+        Ok(phase)
+    }
+
+    /// The laying of as much as is read again and again: what another way to the same server needs.
+    pub fn laying_hot(&self, like: &Phase) -> Result<Phase> {
+        let mut phase = self.laying(like)?;
+        let least = u64::from(like.block_max()) * u64::from(like.lanes) * 4;
+        phase.size = Bytes(
+            (2 * HOT.0)
+                .max(least.next_multiple_of(MIB))
+                .min(phase.size.0),
+        );
+        phase.bytes = Some(phase.size);
+        Ok(phase)
+    }
+
+    /// The same on the part that the server's memory holds: nothing is flushed.
+    #[must_use]
+    pub fn hot(&self, phase: &Phase) -> Phase {
+        let times = self.times();
+        let writes = phase.rw.writes();
+        let least = u64::from(phase.block_max()) * u64::from(phase.lanes) * 4;
+        let hot = if writes { HOT_WRITTEN } else { HOT };
+        Phase {
+            runtime: Some(times.layer),
+            bytes: writes.then(|| self.overwrite_bytes()),
+            // The bytes of a ramp would be used up by a fast server before anything counts.
+            ramp_time: if writes { Nanos(0) } else { times.ramp },
+            size: Bytes(hot.0.max(least).min(phase.size.0)),
+            durability: if writes {
+                Durability::None
+            } else {
+                phase.durability
+            },
+            ..phase.clone()
+        }
+    }
+
+    /// The reading that brings that part into the server's memory.
+    pub fn warming(&self, hot: &Phase) -> Result<Phase> {
+        let keys = PhaseFile {
+            rw: Some(Rw::Read),
+            bs: Some(LAYING.0),
+            iodepth: Some(LAYING.1),
+            size: Some(hot.size),
+            bytes: Some(hot.size),
+            payload: Some(hot.payload),
+            compress_percent: Some(hot.compress_percent),
+            dedupe_percent: Some(hot.dedupe_percent),
+            direct: Some(hot.direct),
+            ..PhaseFile::default()
+        };
+        keys.resolve("reading the part that is to be in memory")
+    }
+
+    /// What the server's own disks are asked for: the workload as it is, and at their best.
+    #[must_use]
+    pub fn on_the_disks(&self, work: &Work, laid: Bytes) -> [Phase; 2] {
+        let times = self.times();
+        let writes = work.direction() == Direction::Write;
+        let own = Phase {
+            runtime: Some(times.layer),
+            bytes: writes.then_some(laid),
+            ramp_time: Nanos(0),
+            size: laid,
+            direct: true,
+            durability: flushed(&work.phase),
+            ..work.phase.clone()
+        };
+        let lanes = u32::from(own.lanes);
+        let best = Phase {
+            iodepth: own
+                .iodepth
+                .max((u32::from(BEST_DEPTH) / lanes).max(1) as u16),
+            ..own.clone()
+        };
+        [own, best]
+    }
+}
+
+/// A write counts when it is stored: each by itself where the workload says so, else all together at the end.
+const fn flushed(phase: &Phase) -> Durability {
+    if phase.rw.writes() && !phase.durability.each_write() {
+        Durability::Flush
+    } else {
+        phase.durability
+    }
+}

@@ -1,0 +1,175 @@
+//! What a scenario imposes, made: the hosts, the disk, the groups, the NAS.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::cgroup::{Group, Rates};
+use super::disk::{self, Disk};
+use super::lab::{Lab, Link, Way, run};
+use super::nas::{Nas, Parts, Protocol};
+use super::scenario::{Cliff, Network, Scenario, Speed};
+
+/// Bytes of a single disk.
+const DISK: u64 = 1280 << 20;
+/// Bytes of an array's members.
+const MEMBER: u64 = 640 << 20;
+/// Bytes of a LUN: a quick diagnosis's test file and room around it.
+const LUN: u64 = 640 << 20;
+/// How often a disk is asked how much it has been given.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A laboratory as a scenario has it. Dropped in this order: servers before their disk, groups and network.
+pub struct Site {
+    pub nas: Nas,
+    _cliff: Option<Watched>,
+    _disk: Arc<Disk>,
+    _group: Group,
+    pub lab: Lab,
+}
+
+impl Site {
+    /// Makes it; Err with the reason where this machine can't.
+    pub fn make(scenario: &Scenario, protocol: Protocol) -> Result<Self, String> {
+        let servers = &scenario.servers;
+        let group = Group::new(
+            (servers.memory_mib > 0).then_some(servers.memory_mib << 20),
+            servers.cpu_percent,
+        )?;
+        let rates = rates(&scenario.disk);
+        let disk = match &scenario.array {
+            None => Disk::single(DISK, &rates, servers.honest_writes)?,
+            Some(array) => {
+                let array = disk::Array {
+                    level: array.level.clone(),
+                    members: array.members,
+                    first: array.first.as_ref().map(self::rates),
+                    degraded: array.degraded,
+                };
+                Disk::array(&array, MEMBER, &rates, servers.honest_writes)?
+            }
+        };
+        let disk = Arc::new(disk);
+        let lab = network(&scenario.network);
+        if protocol == Protocol::Iscsi {
+            // The LUN is laid at once.
+            disk.limit(&Rates::default());
+        }
+        let nas = Nas::start(
+            &lab,
+            protocol,
+            &Parts {
+                directory: disk.directory(),
+                lun_bytes: LUN,
+                group: &group,
+                forward: servers.forward_mb_s.map(bytes),
+                memory: scenario.memory_share,
+            },
+        );
+        if protocol == Protocol::Iscsi {
+            disk.limit_as_made();
+        }
+        let cliff = scenario.cliff.map(|cliff| Watched::start(&disk, cliff));
+        Ok(Self {
+            nas,
+            _cliff: cliff,
+            _disk: disk,
+            _group: group,
+            lab,
+        })
+    }
+}
+
+fn bytes(mb: f64) -> u64 {
+    (mb * 1e6) as u64
+}
+
+fn rates(speed: &Speed) -> Rates {
+    Rates {
+        read: speed.read_mb_s.map(bytes),
+        write: speed.write_mb_s.map(bytes),
+        read_iops: speed.read_iops,
+        write_iops: speed.write_iops,
+    }
+}
+
+fn network(network: &Network) -> Lab {
+    let bits = |one: Option<f64>| one.or(network.rate_mbit_s).map(|rate| (rate * 1e6) as u64);
+    let link = Link {
+        rate_a_to_b: bits(network.to_server_mbit_s),
+        rate_b_to_a: bits(network.to_client_mbit_s),
+        links: if network.two_links { 2 } else { 1 },
+        ..Link::FAST
+    };
+    let lab = match network.one_way_us {
+        None => Lab::pair(&link),
+        Some(one_way_us) => {
+            let mut way = Way {
+                loss_ppm: network.loss_ppm,
+                ..Way::delay(one_way_us)
+            };
+            if network.loss_ppm > 0 {
+                // A loss is one packet, not 64 KiB of them.
+                way.super_frame_max = 0;
+            }
+            Lab::far(&link, &way)
+        }
+    };
+    for host in [&lab.a, &lab.b] {
+        if let Some(kib) = network.buffer_kib {
+            let longest = kib << 10;
+            for (key, usual) in [("tcp_rmem", 128 << 10), ("tcp_wmem", 16 << 10)] {
+                let usual = longest.min(usual);
+                run(host
+                    .command("sysctl")
+                    .arg("-qw")
+                    .arg(format!("net.ipv4.{key}=4096 {usual} {longest}")));
+            }
+        }
+        if let Some(name) = &network.congestion {
+            host.control_congestion(name);
+        }
+    }
+    lab
+}
+
+/// Looks how much a disk has been given, and limits it further from then on.
+struct Watched {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watched {
+    fn start(disk: &Arc<Disk>, cliff: Cliff) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let (told, disk) = (Arc::clone(&over), Arc::clone(disk));
+        let before = disk.written();
+        let thread = std::thread::spawn(move || {
+            while !told.load(Ordering::Relaxed) {
+                if disk.written() - before >= cliff.after_mib << 20 {
+                    disk.limit(&Rates {
+                        read: cliff.read_mb_s.map(bytes),
+                        write: cliff.write_mb_s.map(bytes),
+                        ..Rates::default()
+                    });
+                    return;
+                }
+                std::thread::sleep(LOOK);
+            }
+        });
+        Self {
+            over,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Diagnoses of laboratories whose limits are known: each verdict against the truth.
+//!
+//! `tests/lab/run` chooses and runs scenarios (`tests/lab/README.md`); under plain `cargo test -- --include-ignored` the named
+//! CI scenarios run, and with `NASGAUGE_FULL_TESTS` all. Needs root, the sandbox and the guard (`./test` has both).
+
+#[path = "lab/cgroup.rs"]
+mod cgroup;
+#[path = "lab/diagnose.rs"]
+mod diagnose;
+#[path = "lab/disk.rs"]
+mod disk;
+#[path = "lab/forward.rs"]
+mod forward;
+#[path = "lab/judge.rs"]
+mod judge;
+#[path = "lab/kept.rs"]
+mod kept;
+#[path = "lab/killed.rs"]
+mod killed;
+#[expect(dead_code, reason = "the tests of the network use more of it")]
+#[path = "lab/lab.rs"]
+mod lab;
+#[path = "lab/nas.rs"]
+mod nas;
+#[path = "lab/scenario.rs"]
+mod scenario;
+#[path = "lab/site.rs"]
+mod site;
+#[path = "lab/table.rs"]
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use judge::{Outcome, Said, judge};
+use nas::Protocol;
+use scenario::{Level, Scenario};
+use site::Site;
+use table::{Counts, Line, imposed};
+
+/// Both tests here use the whole machine.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is to be run.
+struct Choice {
+    names: Vec<String>,
+    level: Option<Level>,
+    protocol: Option<Protocol>,
+    results: Option<PathBuf>,
+    /// Only the scenarios of CI, each with its own protocol and level.
+    ci: bool,
+}
+
+impl Choice {
+    /// As `tests/lab/run` says it; without, what CI runs.
+    fn from_environment() -> Self {
+        let get = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+        let names: Vec<String> = get("NASGAUGE_LAB_NAMES")
+            .map(|text| text.split_whitespace().map(str::to_owned).collect())
+            .unwrap_or_default();
+        let level = get("NASGAUGE_LAB_WITH").map(|text| {
+            let found = Level::ALL.into_iter().find(|level| level.key() == text);
+            found.unwrap_or_else(|| panic!("{text} is none of agent, iperf3 and uri"))
+        });
+        let protocol = get("NASGAUGE_LAB_PROTOCOL")
+            .map(|text| text.parse().unwrap_or_else(|why| panic!("{why}")));
+        let chosen = get("NASGAUGE_LAB_CHOSEN").is_some() || get("NASGAUGE_FULL_TESTS").is_some();
+        Self {
+            names,
+            level,
+            protocol,
+            results: get("NASGAUGE_LAB_RESULTS").map(PathBuf::from),
+            ci: !chosen,
+        }
+    }
+
+    /// The diagnoses to be made.
+    fn of<'a>(&self, all: &'a [Scenario]) -> Vec<(&'a Scenario, Protocol, Level)> {
+        if let Some(name) = self
+            .names
+            .iter()
+            .find(|name| all.iter().all(|one| one.name != **name))
+        {
+            panic!("no scenario is called {name}");
+        }
+        let named = |one: &&Scenario| self.names.is_empty() || self.names.contains(&one.name);
+        let mut chosen = Vec::new();
+        for one in all.iter().filter(named) {
+            if self.ci {
+                chosen.extend(one.ci.map(|(protocol, level)| (one, protocol, level)));
+                continue;
+            }
+            for protocol in &one.protocols {
+                for level in Level::ALL {
+                    if self.protocol.is_none_or(|only| only == *protocol)
+                        && self.level.is_none_or(|only| only == level)
+                    {
+                        chosen.push((one, *protocol, level));
+                    }
+                }
+            }
+        }
+        chosen
+    }
+}
+
+/// One diagnosis in a laboratory of its own.
+fn one(scenario: &Scenario, protocol: Protocol, level: Level, out: &Path) -> Vec<Line> {
+    let begun = Instant::now();
+    let said = match Site::make(scenario, protocol) {
+        Err(reason) => Err(Outcome::NotRun(reason)),
+        Ok(site) => diagnose::diagnose(scenario, &site, level, out).map_err(Outcome::Wrong),
+    };
+    let seconds = begun.elapsed().as_secs_f64();
+    let directions = scenario.directions().enumerate();
+    let lines = directions.map(|(at, (direction, expected))| {
+        let with = expected.with(level);
+        let (said, outcome) = match &said {
+            Ok(all) => (all[at].clone(), judge(expected, level, &all[at])),
+            Err(outcome) => (Said::default(), outcome.clone()),
+        };
+        let mut right = with.limits.clone();
+        if with.unresolved {
+            right.push("unresolved".to_owned());
+        }
+        Line {
+            scenario: scenario.name.clone(),
+            imposed: imposed(scenario),
+            protocol: protocol.key(),
+            level: level.key(),
+            direction,
+            said,
+            expected: right.join(" or "),
+            outcome,
+            seconds,
+        }
+    });
+    lines.collect()
+}
+
+#[test]
+#[ignore = "needs root and servers"]
+fn every_verdict_is_true() {
+    let _alone = alone();
+    let all = scenario::all().unwrap_or_else(|why| panic!("{why}"));
+    let choice = Choice::from_environment();
+    let chosen = choice.of(&all);
+    assert!(!chosen.is_empty(), "nothing is chosen");
+    let scratch = tempfile::tempdir().expect("a directory");
+    let mut lines = Vec::new();
+    for (scenario, protocol, level) in chosen {
+        let name = format!("{}-{}-{}", scenario.name, protocol.key(), level.key());
+        let kept = choice
+            .results
+            .as_ref()
+            .map(|directory| directory.join("runs"));
+        let directory = kept.as_deref().unwrap_or(scratch.path());
+        std::fs::create_dir_all(directory).expect("a place for results");
+        let made = one(scenario, protocol, level, &directory.join(name));
+        for line in &made {
+            eprintln!("{}", line.shown());
+        }
+        lines.extend(made);
+        if let Some(directory) = &choice.results {
+            table::keep(directory, &lines).unwrap_or_else(|why| panic!("{why}"));
+        }
+    }
+    let counts = Counts::of(&lines);
+    eprintln!("\n{}", table::markdown(&lines));
+    assert_eq!(counts.wrong, 0, "{}", counts.shown());
+    assert!(!choice.ci || counts.not_run == 0, "{}", counts.shown());
+}
