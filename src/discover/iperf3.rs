@@ -152,7 +152,7 @@ mod tests {
         let begun = Instant::now();
         let error = ask("127.0.0.1", port, SECOND / 5).expect_err("silence");
         assert!(error.message.contains("says nothing"), "{error}");
-        assert!(begun.elapsed() < SECOND * 2);
+        assert!(begun.elapsed() < SECOND * 10);
         drop(silent);
         let error = ask("127.0.0.1", port, SECOND).expect_err("nobody");
         assert_eq!(error.kind, Kind::Refused);

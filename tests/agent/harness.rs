@@ -13,6 +13,8 @@ use nasgauge::fleet::agent::wire::{self, Ask, Hello, Request, Tell};
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_nasgauge");
 /// Longer than anything here takes when it works.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+/// What comes within a moment comes within this time on a machine whose processors are away for a while.
+pub const MOMENT: Duration = Duration::from_secs(5);
 /// The loopback address, which is the peer too.
 pub const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 

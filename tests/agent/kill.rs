@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use nasgauge::fleet::agent::wire::{Answer, Port, Request, Service};
 use nasgauge::servers::processes;
 
-use crate::harness::{HERE, Raw, closes, listens, names};
+use crate::harness::{HERE, MOMENT, Raw, closes, listens, names};
 use crate::paths::plan;
 
 /// Processes below this one.
@@ -27,7 +27,7 @@ fn family(root: i32) -> Vec<i32> {
 }
 
 fn all_gone(pids: &[i32]) {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + MOMENT;
     let left = || {
         let mut all = processes::all();
         all.retain(|process| process.lives() && pids.contains(&process.pid));
@@ -76,7 +76,7 @@ fn killed_at_any_moment_nothing_of_it_is_left() {
         raw.process.wait().expect("ended");
         all_gone(&pids[1..]);
         if let Some(address) = address {
-            closes(address, Duration::from_secs(2));
+            closes(address, MOMENT);
         }
         assert_eq!(names(base.path()), [""; 0], "moment {moment}");
     }
@@ -155,10 +155,10 @@ fn a_process_that_hangs_is_ended_at_its_deadline_with_its_port() {
     };
     assert!(error.message.contains("not done in its time"), "{error}");
     assert!(
-        opened.elapsed() < Duration::from_millis(2_500),
+        opened.elapsed() < Duration::from_secs(2) + MOMENT,
         "{:?}",
         opened.elapsed()
     );
-    closes(address, Duration::from_millis(500));
+    closes(address, MOMENT);
     all_gone(&pids[1..]);
 }

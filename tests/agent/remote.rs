@@ -16,7 +16,7 @@ use nasgauge::servers::processes;
 use nasgauge::servers::sandbox::Sandbox;
 use nasgauge::stage::round_trip::{Place, idle};
 
-use crate::harness::{PATIENCE, names};
+use crate::harness::{MOMENT, PATIENCE, names};
 use crate::paths::plan;
 
 const CLIENT: &str = "10.77.0.1";
@@ -212,7 +212,7 @@ fn the_static_agent_serves_from_an_empty_chroot_on_another_computer() {
         agent.finish(&port).expect_err("nobody").kind,
         Kind::TimedOut
     );
-    assert!(opened.elapsed() < Duration::from_millis(2500));
+    assert!(opened.elapsed() < Duration::from_secs(2) + MOMENT);
     assert_eq!(Net::listening(), [""; 0]);
     // Without --allow every path is refused; with it, the chroot's own is used and left as it was.
     let refused = agent.storage(plan(Path::new("/"), "rw='read' bs='4k' size='1M'"));
@@ -326,7 +326,7 @@ fn left() -> Vec<String> {
 }
 
 fn nothing_left() {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + MOMENT;
     while !left().is_empty() {
         assert!(Instant::now() < deadline, "{:?}", left());
         std::thread::sleep(Duration::from_millis(10));

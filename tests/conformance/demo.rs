@@ -39,18 +39,14 @@ fn embedded() {
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert_complete(&desk.path().join("demo"));
     assert_eq!(std::fs::read_dir(&temporary).expect("there").count(), 0);
-    let ports: Vec<u16> = said
-        .split("127.0.0.1:")
-        .skip(1)
-        .filter_map(|text| text.split('/').next()?.parse().ok())
-        .collect();
-    assert!(ports.len() >= 3, "{said}");
-    for port in ports {
-        assert!(
-            std::net::TcpStream::connect(("127.0.0.1", port)).is_err(),
-            "port {port} is open"
-        );
-    }
+    let ports = said.split("127.0.0.1:").skip(1);
+    assert!(ports.count() >= 3, "{said}");
+    // A port may have been given to somebody else by now; whoever had it would still be at work here.
+    let left = nasgauge::servers::processes::all().into_iter().find(|one| {
+        let place = std::fs::read_link(format!("/proc/{}/cwd", one.pid));
+        one.lives() && place.is_ok_and(|place| place.starts_with(desk.path()))
+    });
+    assert!(left.is_none(), "{left:?}");
 }
 
 /// Takes stock of what a demo could leave, runs it, and takes stock again; in namespaces of its own, so that no other

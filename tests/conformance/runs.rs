@@ -419,6 +419,8 @@ fn what_a_killed_run_leaves_is_cleaned() {
             "killed",
             "--runtime",
             "60",
+            "--interval",
+            "100ms",
         ];
         let mut child = desk
             .command(&[&line[..], &write].concat())

@@ -58,7 +58,7 @@ fn no_password(uri: &str) {
     let start = Start::new(&[&["--target", uri], LOAD].concat())
         .password(None)
         .run();
-    let ended = start.ends(seconds(5));
+    let ended = start.ends(seconds(10));
     ended
         .touched_nothing()
         .says(&["no password for user", "NASGAUGE_PASSWORD", "--credentials"]);

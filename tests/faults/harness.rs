@@ -220,6 +220,11 @@ impl Running {
 
     /// Waits until a target is under measurement for the `repeat`th time.
     pub fn until_measuring(&self, uri: &str, repeat: u32) {
+        self.until_moved(uri, repeat, 2);
+    }
+
+    /// Waits until something has moved there in so many intervals of the `repeat`th time.
+    pub fn until_moved(&self, uri: &str, repeat: u32, intervals: usize) {
         let deadline = Instant::now() + PATIENCE;
         let repeat = repeat.to_string();
         let moving =
@@ -228,7 +233,7 @@ impl Running {
             .iter()
             .filter(|line| moving(line))
             .count()
-            < 2
+            < intervals
         {
             assert!(
                 Instant::now() < deadline,

@@ -1,5 +1,6 @@
 //! Servers that die, stop or stumble in the middle of a measurement.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ const SIZE: &[&str] = &[
     "--repeats",
     "3",
     "--target",
-    "sim:?latency=2ms",
+    "sim:?latency=20ms",
 ];
 
 fn load<'a>(uri: &'a str, keys: &[&'a str]) -> Vec<&'a str> {
@@ -50,7 +51,7 @@ fn lost_with(kind: Kind, options: &str, keys: &[&str], killed: bool) {
     }
     let port = format!(":{}", server.port());
     // A second of the simulation is still to come.
-    let ended = running.ends(seconds(if killed { 12 } else { 30 }));
+    let ended = running.ends(seconds(if killed { 20 } else { 50 }));
     ended.exits(1);
     ended.has(server.protocol(), &["ok", "server_lost", "server_lost"]);
     ended.has("sim", &["ok", "ok", "ok"]);
@@ -66,6 +67,13 @@ fn lost_with(kind: Kind, options: &str, keys: &[&str], killed: bool) {
     server.resume();
     clean(&uri);
     server.assert_clean();
+}
+
+/// One test at a time goes deep: 32 lanes of SMB alone are 64 processes, and who waits for a processor for as long as the
+/// timeout has lost a server that is well.
+fn deep() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The cases of all protocols side by side.
@@ -87,6 +95,7 @@ fn a_server_killed_in_a_sequential_read_is_lost_at_once() {
 #[test]
 #[ignore = "needs root and servers"]
 fn a_server_killed_with_32_writes_under_way_is_lost_at_once() {
+    let _deep = deep();
     each(|kind| lost(kind, DEEP, true));
 }
 
@@ -94,6 +103,7 @@ fn a_server_killed_with_32_writes_under_way_is_lost_at_once() {
 #[test]
 #[ignore = "needs root and servers"]
 fn a_server_lost_with_32_under_way_on_another_engine() {
+    let _deep = deep();
     let others = [
         (Kind::Iscsi, "?sessions=4"),
         (Kind::Smb, "?engine=smb2"),
@@ -120,6 +130,7 @@ fn a_server_stopped_in_a_sequential_read_is_lost_after_the_timeout() {
 #[test]
 #[ignore = "needs root and servers"]
 fn a_server_stopped_with_32_writes_under_way_is_lost_after_the_timeout() {
+    let _deep = deep();
     each(|kind| lost(kind, DEEP, false));
 }
 
@@ -149,24 +160,25 @@ fn a_stall_that_ends_is_in_the_series_and_the_row_is_ok() {
         server.pause();
         sleep(Duration::from_secs(2));
         server.resume();
-        let ended = running.ends(seconds(15));
+        let ended = running.ends(seconds(25));
         ended.exits(0).has(server.protocol(), &["ok"]);
         let longest: f64 = ended.rows[0]["latency_us_max"].parse().expect("a number");
-        assert!((1.9e6..4e6).contains(&longest), "{longest} us");
+        // The two seconds, but for a moment that this computer may have been away in before or after.
+        assert!((1.5e6..5e6).contains(&longest), "{longest} us");
         let intervals = lines(&ended.out.join("intervals.csv"));
         let still = intervals
             .iter()
             .filter(|interval| interval["ops"] == "0")
             .count();
         assert!(
-            (10..30).contains(&still),
+            (10..35).contains(&still),
             "{still} intervals of 100 ms without a byte"
         );
         let in_series = intervals
             .iter()
             .filter_map(|interval| interval["latency_us_max"].parse().ok())
             .fold(0f64, f64::max);
-        assert!(in_series >= 1.9e6, "{in_series}");
+        assert!(in_series >= 1.5e6, "{in_series}");
         server.assert_clean();
     });
 }
@@ -184,7 +196,7 @@ fn a_server_that_comes_back_is_measured_again_and_cleaned() {
         running.until_measuring(&uri, 2);
         server.kill();
         server.restart();
-        let ended = running.ends(seconds(30));
+        let ended = running.ends(seconds(50));
         ended.exits(1);
         // The third follows the second at once and may find nobody yet.
         let statuses = ended.statuses(server.protocol());
@@ -209,7 +221,7 @@ fn a_server_stopped_while_the_file_is_laid() {
         let running = run(&arguments);
         running.until_it_says("laying");
         server.pause();
-        let ended = running.ends(seconds(30));
+        let ended = running.ends(seconds(50));
         ended.exits(1).has("sim", &["ok", "ok", "ok"]);
         ended.has(
             server.protocol(),
@@ -225,6 +237,7 @@ fn a_server_stopped_while_the_file_is_laid() {
 #[test]
 #[ignore = "needs root and servers"]
 fn a_server_that_answers_again_after_the_timeout_is_cleaned() {
+    let _deep = deep();
     each(|kind| {
         let server = Server::start(kind);
         let uri = server.uri();
@@ -234,7 +247,7 @@ fn a_server_that_answers_again_after_the_timeout_is_cleaned() {
         running.until_it_says("server_lost");
         // Its size was asked for in vain too: the control side has lost its connection.
         server.resume();
-        let ended = running.ends(seconds(30));
+        let ended = running.ends(seconds(50));
         ended.exits(1);
         assert_eq!(
             ended.statuses(server.protocol())[..2],

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::time::Duration;
 
 use crate::harness::{Ended, files_below, run, seconds};
 use crate::server::{Kind, Server, left_in, work};
@@ -36,7 +35,7 @@ fn refused_before(uri: &str) {
         "--target",
         uri,
     ];
-    let ended = run(&[&load, SIM].concat()).ends(seconds(10));
+    let ended = run(&[&load, SIM].concat()).ends(seconds(20));
     ended
         .touched_nothing()
         .says(&["200 MiB", "would not fit", "--size"]);
@@ -206,7 +205,7 @@ fn results_that_can_not_be_written_anywhere() {
     let ended = crate::harness::Start::new(&load)
         .out(&file.join("out"))
         .run()
-        .ends(seconds(5));
+        .ends(seconds(10));
     ended
         .touched_nothing()
         .says(&["results can't go to", "Not a directory"]);
@@ -240,16 +239,15 @@ fn shortened(uri: &str, protocol: &str, directory: &Path) {
         "3s",
     ];
     let running = run(&[&["--target", uri], &load[..], &["--ramp-time", "0s"]].concat());
-    running.until_measuring(uri, 1);
-    // Two have been seen: it is the second second.
-    std::thread::sleep(Duration::from_millis(1400));
+    // All have been seen, and most of a second is left.
+    running.until_moved(uri, 1, 3);
     let files = files_below(directory);
     let data = files.iter().find(|file| file.ends_with("data.bin"));
     let file = std::fs::File::options()
         .write(true)
         .open(data.expect("there"));
     file.and_then(|file| file.set_len(100)).expect("ours");
-    let ended = running.ends(seconds(10));
+    let ended = running.ends(seconds(20));
     ended.exits(1).has(protocol, &["invalid"]);
     ended.says(&["invalid", "196608 bytes were accepted", "holds only 100"]);
     assert!(

@@ -6,7 +6,8 @@
 //! servers to test against, [`reference`] what other programs say. Dropping a lab ends the processes on its hosts, the relay and the namespaces.
 //!
 //! It works only inside the sandbox (`sh src/servers/sandbox.sh enter cargo test ..`), as root; elsewhere it panics,
-//! and so the test fails. Labs of one test process run one after the other, since each is measured: keep one at a time.
+//! and so the test fails. Labs of one test process run one after the other, since each is measured: keep one at a time. Where
+//! no rate is measured, [`Lab::beside`] does not wait.
 //!
 //! Rates are bits per second on the wire as `tbf` counts them (with the 14 bytes of Ethernet); times are microseconds.
 
@@ -76,13 +77,23 @@ pub struct Lab {
     _relay: Option<Relay>,
     _switch: Option<host::Namespace>,
     _awake: Option<Awake>,
-    _alone: MutexGuard<'static, ()>,
+    _alone: Option<MutexGuard<'static, ()>>,
 }
 
 impl Lab {
     /// Two hosts on one cable, or on several.
     pub fn pair(link: &Link) -> Self {
-        let alone = begin();
+        let alone = Some(begin());
+        Self::cable(link, alone)
+    }
+
+    /// The same for a test of what is said and not of how fast: others may be measured meanwhile.
+    pub fn beside(link: &Link) -> Self {
+        assert_inside();
+        Self::cable(link, None)
+    }
+
+    fn cable(link: &Link, alone: Option<MutexGuard<'static, ()>>) -> Self {
         let (a, b) = (Host::new("a", 1), Host::new("b", 2));
         if link.links > 1 {
             host::join_by_several(&a, &b, link);
@@ -116,7 +127,7 @@ impl Lab {
 
     /// Two hosts far from one another. TCP is theirs from end to end.
     pub fn far(link: &Link, way: &Way) -> Self {
-        let alone = begin();
+        let alone = Some(begin());
         let (a, b) = (Host::new("a", 1), Host::new("b", 2));
         let ends = [&a, &b].map(|host| host.inside(|| tap::open(DEVICE, way.super_frame_max > 0)));
         let relay = Relay::start(ends, way);
@@ -145,7 +156,7 @@ impl Lab {
 
     /// A client `a` and `servers` servers on one switch; each server sends at `rate_b_to_a`.
     pub fn switched(servers: u8, link: &Link) -> Self {
-        let alone = begin();
+        let alone = Some(begin());
         assert!(servers >= 1, "a switch joins two hosts at least");
         let switch = host::Namespace::new("switch");
         let inside = format!("-n {}", switch.name());
@@ -195,14 +206,18 @@ const fn address(number: u8) -> Ipv4Addr {
 /// Waits until no other lab of this process is there.
 fn begin() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    assert!(
-        Sandbox::inside(),
-        "a laboratory needs the sandbox: sh src/servers/sandbox.sh enter cargo test .. (root)"
-    );
+    assert_inside();
     // A test that failed has dropped its lab like any other.
     let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     priority::raise();
     alone
+}
+
+fn assert_inside() {
+    assert!(
+        Sandbox::inside(),
+        "a laboratory needs the sandbox: sh src/servers/sandbox.sh enter cargo test .. (root)"
+    );
 }
 
 /// Runs `ip` with these words.

@@ -1,6 +1,6 @@
 //! What programs that are not ours say of a lab's network, and what arithmetic does.
 
-use super::calm::calm;
+use super::calm::{calm, undisturbed};
 use super::{Host, run};
 
 /// Seconds that a program here may take; each needs a few. iperf3 itself waits for ever.
@@ -32,7 +32,21 @@ pub fn ceiling(from: &Host, to: &Host, more: &[&str]) -> f64 {
     calm(3, || iperf3_once(from, to, "2", more))
 }
 
+/// What iperf3 sees on any machine, in bits per second: the receiver's mean of two seconds, and what was carried
+/// [undisturbed] in quarters of a second (of whichever end runs the client).
+pub fn iperf3_parts(from: &Host, to: &Host, more: &[&str]) -> (f64, f64) {
+    let said = report(from, to, "2", &[&["-i", "0.25"], more].concat());
+    let parts = said["intervals"].as_array().expect("intervals");
+    let parts = parts.iter().map(|part| &part["sum"]);
+    let measured = parts.filter(|part| part["omitted"] == false);
+    (received(&said), undisturbed(measured.map(rate).collect()))
+}
+
 fn iperf3_once(from: &Host, to: &Host, seconds: &str, more: &[&str]) -> f64 {
+    received(&report(from, to, seconds, more))
+}
+
+fn report(from: &Host, to: &Host, seconds: &str, more: &[&str]) -> serde_json::Value {
     let address = to.address.to_string();
     let said = run(from
         .command("timeout")
@@ -40,10 +54,15 @@ fn iperf3_once(from: &Host, to: &Host, seconds: &str, more: &[&str]) -> f64 {
             PATIENCE, "iperf3", "-c", &address, "-J", "-O", "1", "-t", seconds,
         ])
         .args(more));
-    let said: serde_json::Value = serde_json::from_str(&said).expect("JSON");
-    said["end"]["sum_received"]["bits_per_second"]
-        .as_f64()
-        .expect("a rate")
+    serde_json::from_str(&said).expect("JSON")
+}
+
+fn received(report: &serde_json::Value) -> f64 {
+    rate(&report["end"]["sum_received"])
+}
+
+fn rate(sum: &serde_json::Value) -> f64 {
+    sum["bits_per_second"].as_f64().expect("a rate")
 }
 
 /// What TCP carries of a rate that counts Ethernet's 14 bytes, as `tbf` does: 52 of each packet are heads (with time

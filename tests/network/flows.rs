@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
+use crate::full::full;
+use crate::lab::calm::undisturbed;
 use crate::lab::reference::payload;
 use crate::lab::{Host, Lab, Link, Server, Way};
 
@@ -22,9 +24,15 @@ pub fn net(host: &Host, arguments: &[&str]) -> (Output, tempfile::TempDir) {
     (output, directory)
 }
 
+type Row = HashMap<String, String>;
+
 /// The rows that the program printed as CSV.
-pub fn rows(output: &Output) -> Vec<HashMap<String, String>> {
+pub fn rows(output: &Output) -> Vec<Row> {
     let text = String::from_utf8_lossy(&output.stdout);
+    csv_rows(&text)
+}
+
+fn csv_rows(text: &str) -> Vec<Row> {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let header = reader.headers().expect("a header").clone();
     reader
@@ -39,15 +47,70 @@ pub fn rows(output: &Output) -> Vec<HashMap<String, String>> {
         .collect()
 }
 
+/// Bits per second of a row.
+fn bits(row: &Row) -> f64 {
+    let rate: f64 = row["throughput_bytes_per_s"].parse().expect("a rate");
+    rate * 8.0
+}
+
 /// Rates in bits per second of the rows of a direction.
-fn rates(rows: &[HashMap<String, String>], direction: &str) -> Vec<f64> {
+fn rates(rows: &[Row], direction: &str) -> Vec<f64> {
     let mine = rows.iter().filter(|row| row["direction"] == direction);
     mine.map(|row| {
         assert_eq!(row["status"], "ok", "{row:?}");
-        let rate: f64 = row["throughput_bytes_per_s"].parse().expect("a rate");
-        rate * 8.0
+        bits(row)
     })
     .collect()
+}
+
+/// Holds on any machine of the rows of a direction whose line carries `wanted` bits per second: none is more, each is what
+/// its samples say, and [undisturbed] those are the line's rate within 3 %.
+fn carries(directory: &tempfile::TempDir, rows: &[Row], direction: &str, wanted: f64) {
+    let text = std::fs::read_to_string(directory.path().join("results/intervals.csv"));
+    let samples = csv_rows(&text.expect("intervals.csv"));
+    let mine = rows.iter().filter(|row| row["direction"] == direction);
+    for row in mine {
+        assert_eq!(row["status"], "ok", "{row:?}");
+        let same = |sample: &&Row| {
+            ["workload", "direction", "repeat"]
+                .iter()
+                .all(|column| sample[*column] == row[*column])
+        };
+        let of = |target: &str| -> Vec<f64> {
+            let mine = samples.iter().filter(same);
+            let mine = mine.filter(|sample| sample["target"] == target);
+            mine.map(bits).collect()
+        };
+        let mut parts = of(&row["target"]);
+        if let Some((first, second)) = row["target"].split_once(',') {
+            // A sum has no samples of its own: those of its two servers are taken at the same time.
+            let both = of(first).into_iter().zip(of(&format!("tcp://{second}")));
+            parts = both.map(|(one, other)| one + other).collect();
+        }
+        let mean = parts.iter().sum::<f64>() / parts.len() as f64;
+        let (told, best) = (bits(row), undisturbed(parts));
+        let what = format!(
+            "{} {direction}: {:.1} told, {:.1} in samples, {:.1} undisturbed of {:.1} Mbit/s",
+            row["workload"],
+            told / 1e6,
+            mean / 1e6,
+            best / 1e6,
+            wanted / 1e6
+        );
+        eprintln!("{what}");
+        assert!(told <= wanted * 1.01, "{what}");
+        assert!((told / mean - 1.0).abs() < 0.15, "{what}");
+        assert!((best / wanted - 1.0).abs() <= 0.03, "{what}");
+    }
+}
+
+/// Options of a test whose rate is asserted: in a full run long ones, else short ones with samples for [`carries`].
+fn timing() -> [&'static str; 4] {
+    if full() {
+        ["--runtime", "3", "--interval", "1s"]
+    } else {
+        ["--runtime", "2", "--interval", "200ms"]
+    }
 }
 
 fn assert_within(got: f64, wanted: f64, share: f64, what: &str) {
@@ -70,31 +133,38 @@ fn the_rate_imposed_is_the_rate_told_each_way() {
         ..Link::rate(1_000_000_000)
     };
     let links = [
+        ("400 Mbit/s back", asymmetric),
+        ("MTU 9000", jumbo),
         ("1 Gbit/s", Link::rate(1_000_000_000)),
         ("984.4 Mbit/s", Link::rate(984_400_000)),
-        ("MTU 9000", jumbo),
-        ("400 Mbit/s back", asymmetric),
     ];
+    let (links, streams) = if full() {
+        (&links[..], "1,4,1")
+    } else {
+        (&links[..2], "1,4")
+    };
     for (name, link) in links {
-        let lab = Lab::pair(&link);
+        let lab = Lab::pair(link);
         let _server = Server::iperf3(&lab.b);
         let address = lab.b.address.to_string();
-        let arguments = [
-            &address,
-            "--streams",
-            "1,4,1",
-            "--direction",
-            "both",
-            "--runtime",
-            "3",
-            "--format",
-            "csv",
-        ];
-        let (output, _kept) = net(&lab.a, &arguments);
+        let (output, kept) = net(
+            &lab.a,
+            &[
+                &[&address, "--streams", streams, "--direction", "both"][..],
+                &timing(),
+                &["--format", "csv"],
+            ]
+            .concat(),
+        );
         let rows = rows(&output);
-        assert_eq!(rows.len(), 6, "{output:?}");
+        assert_eq!(rows.len(), 2 * streams.split(',').count(), "{output:?}");
         for (direction, rate) in [("write", link.rate_a_to_b), ("read", link.rate_b_to_a)] {
             let wanted = payload(rate.expect("shaped") as f64, f64::from(link.mtu));
+            if !full() {
+                eprintln!("{name}");
+                carries(&kept, &rows, direction, wanted);
+                continue;
+            }
             // The middle one of three: a virtual machine loses its processors for some milliseconds now and then.
             let mut got = rates(&rows, direction);
             got.sort_by(f64::total_cmp);
@@ -126,33 +196,36 @@ fn an_agent_serves_tests_and_answers_requests() {
     let lab = Lab::pair(&Link::rate(1_000_000_000));
     let address = lab.b.address.to_string();
     let agent = agent(&lab.b);
-    let arguments = [
-        &address,
-        "--agent",
-        &agent,
-        "-P",
-        "1,4,1",
-        "--direction",
-        "both",
-        "-t",
-        "3",
-        "--format",
-        "csv",
-    ];
-    let (output, _kept) = net(&lab.a, &arguments);
+    let streams = if full() { "1,4,1" } else { "1" };
+    let (output, kept) = net(
+        &lab.a,
+        &[
+            &[&address, "--agent", &agent, "-P", streams][..],
+            &["--direction", "both", "--format", "csv"],
+            &timing(),
+        ]
+        .concat(),
+    );
     let rows = rows(&output);
     let (flows, requests): (Vec<_>, Vec<_>) =
         rows.into_iter().partition(|row| row["stage"] == "network");
-    assert_eq!((flows.len(), requests.len()), (6, 8), "{output:?}");
+    let count = 2 * streams.split(',').count();
+    assert_eq!((flows.len(), requests.len()), (count, 8), "{output:?}");
     let wanted = payload(1e9, 1500.0);
     for direction in ["write", "read"] {
-        let mut got = rates(&flows, direction);
-        got.sort_by(f64::total_cmp);
-        assert_within(got[1], wanted, 0.005, direction);
         // Much on the way fills the line; one small request waits for each answer.
-        let got = rates(&requests, direction);
-        assert_within(got[3], wanted, 0.02, "8 requests of 1 MiB");
-        assert!(got[0] < got[1], "{got:?}");
+        let answered = rates(&requests, direction);
+        eprintln!("{direction}: {answered:?}");
+        if full() {
+            let mut got = rates(&flows, direction);
+            got.sort_by(f64::total_cmp);
+            assert_within(got[1], wanted, 0.005, direction);
+            assert_within(answered[3], wanted, 0.02, "8 requests of 1 MiB");
+            assert!(answered[0] < answered[1], "{answered:?}");
+        } else {
+            carries(&kept, &flows, direction, wanted);
+            assert!(answered[3] > 0.5 * wanted && answered[3] < 1.01 * wanted);
+        }
     }
     for row in &flows {
         let told = &row["negotiated"];
@@ -169,7 +242,7 @@ fn an_agent_serves_tests_and_answers_requests() {
     for row in &requests {
         let expected = row["negotiated"].strip_prefix("expected_bytes_per_s=");
         let expected: f64 = expected.expect("theory").parse().expect("a number");
-        assert!(expected * 8.0 <= wanted * 1.005, "{row:?}");
+        assert!(expected * 8.0 <= wanted * 1.01, "{row:?}");
         assert!(row["latency_us_p50"].parse::<f64>().expect("a time") > 0.0);
     }
     assert_eq!(listening(&lab.b), 0, "no port is left open");
@@ -186,28 +259,24 @@ fn an_agent_serves_all_addresses_of_its_server_at_once() {
     );
     let hosts = format!("{},10.77.0.12", lab.b.address);
     let agent = agent(&lab.b);
-    let arguments = [
-        &hosts,
-        "--agent",
-        &agent,
-        "-P",
-        "1",
-        "--direction",
-        "send",
-        "-t",
-        "3",
-        "--format",
-        "csv",
-    ];
-    let (output, _kept) = net(&lab.a, &arguments);
-    let rows = rows(&output);
-    let flows: Vec<_> = rows
-        .into_iter()
-        .filter(|row| row["stage"] == "network")
-        .collect();
+    let (output, kept) = net(
+        &lab.a,
+        &[
+            &[&hosts, "--agent", &agent, "-P", "1", "--direction", "send"][..],
+            &["--no-round-trip", "--format", "csv"],
+            &timing(),
+        ]
+        .concat(),
+    );
+    let flows = rows(&output);
     let got = rates(&flows, "write");
     assert_eq!(got.len(), 3, "{output:?}");
-    assert_within(got[2], payload(4e8, 1500.0), 0.01, "both together");
+    let both = payload(4e8, 1500.0);
+    if full() {
+        assert_within(got[2], both, 0.01, "both together");
+    } else {
+        carries(&kept, &flows[2..], "write", both);
+    }
     assert!(got[0].min(got[1]) > 0.0);
     // An address that is not the agent's server has no port.
     let hosts = format!("{},10.77.0.99", lab.b.address);
@@ -232,15 +301,25 @@ fn both_at_once_are_measured_at_once() {
     let lab = Lab::pair(&Link::rate(500_000_000));
     let _server = Server::iperf3(&lab.b);
     let address = lab.b.address.to_string();
-    let arguments = [&address, "-P", "2", "--bidir", "-t", "3", "--format", "csv"];
-    let (output, _kept) = net(&lab.a, &arguments);
+    let (output, kept) = net(
+        &lab.a,
+        &[
+            &[&address, "-P", "2", "--bidir", "--format", "csv"][..],
+            &timing(),
+        ]
+        .concat(),
+    );
     let rows = rows(&output);
     let wanted = payload(5e8, 1500.0);
     for direction in ["write", "read"] {
         let got = rates(&rows, direction);
         assert_eq!(got.len(), 1, "{output:?}");
         // Acknowledgements of the other way cross the same line.
-        assert_within(got[0], wanted, 0.02, direction);
+        if full() {
+            assert_within(got[0], wanted, 0.02, direction);
+        } else {
+            carries(&kept, &rows, direction, wanted);
+        }
     }
     assert!(
         rows.iter()
@@ -248,11 +327,16 @@ fn both_at_once_are_measured_at_once() {
     );
 }
 
-/// 5 ms each way: the send buffer bounds one flow, four reach what the relay allows.
+/// 5 ms each way: a small send buffer bounds one flow, and four carry four times as much, far below what the machine can.
 #[test]
 #[ignore = "needs root and servers"]
 fn one_flow_on_a_long_way_is_named_window_limited() {
     let lab = Lab::far(&Link::FAST, &Way::delay(5_000));
+    crate::lab::run(
+        lab.a
+            .command("sysctl")
+            .args(["-qw", "net.ipv4.tcp_wmem=4096 65536 262144"]),
+    );
     let _server = Server::iperf3(&lab.b);
     let address = lab.b.address.to_string();
     let (output, _kept) = net(
@@ -264,7 +348,7 @@ fn one_flow_on_a_long_way_is_named_window_limited() {
             "--direction",
             "send",
             "--runtime",
-            "4",
+            "2",
         ],
     );
     let text = String::from_utf8_lossy(&output.stdout).replace("\n    ", " ");
@@ -290,26 +374,25 @@ fn several_servers_are_tested_together_and_summed() {
     let _first = Server::iperf3(&lab.b);
     let _second = Server::iperf3(&lab.others[0]);
     let hosts = format!("{},{}", lab.b.address, lab.others[0].address);
-    let arguments = [
-        &hosts,
-        "-P",
-        "1",
-        "--direction",
-        "receive",
-        "-t",
-        "3",
-        "--cores",
-        "0,1",
-        "--format",
-        "csv",
-    ];
-    let (output, _kept) = net(&lab.a, &arguments);
+    let (output, kept) = net(
+        &lab.a,
+        &[
+            &[&hosts, "-P", "1", "--direction", "receive"][..],
+            &["--cores", "0,1", "--format", "csv"],
+            &timing(),
+        ]
+        .concat(),
+    );
     let rows = rows(&output);
     assert_eq!(rows.len(), 3, "{output:?}");
     let got = rates(&rows, "read");
     let one = payload(2e8, 1500.0);
-    for (got, wanted) in got.iter().zip([one, one, 2.0 * one]) {
-        assert_within(*got, wanted, 0.02, "each and both");
+    for (index, wanted) in [one, one, 2.0 * one].into_iter().enumerate() {
+        if full() {
+            assert_within(got[index], wanted, 0.02, "each and both");
+        } else {
+            carries(&kept, &rows[index..=index], "read", wanted);
+        }
     }
     assert_eq!(
         rows[2]["target"],
@@ -332,21 +415,22 @@ fn a_drop_off_in_a_long_test_is_marked() {
     let lab = Lab::pair(&Link::rate(400_000_000));
     let _server = Server::iperf3(&lab.b);
     let address = lab.b.address.to_string();
+    // 24 samples, of which 4 or so are slow. Others may be as well on a machine with other work, but hardly most.
     let slow = std::thread::scope(|scope| {
         let slow = scope.spawn(|| {
-            std::thread::sleep(Duration::from_secs(8));
+            std::thread::sleep(Duration::from_secs(5));
             lab.b.shape(100_000_000);
-            std::thread::sleep(Duration::from_secs(3));
+            std::thread::sleep(Duration::from_secs(2));
             lab.b.shape(400_000_000);
         });
-        let arguments = [&address, "-P", "1", "-R", "-t", "24"];
+        let arguments = [&address, "-P", "1", "-R", "-t", "12", "-i", "500ms"];
         let found = net(&lab.a, &arguments);
         slow.join().expect("shaped");
         found
     });
     let text = String::from_utf8_lossy(&slow.0.stdout);
     let marked = text.matches("drop-off").count();
-    assert!((2..=6).contains(&marked), "{text}");
+    assert!((2..=12).contains(&marked), "{text}");
     assert!(text.contains("not steady: "), "{text}");
 }
 
@@ -354,7 +438,7 @@ fn a_drop_off_in_a_long_test_is_marked() {
 #[test]
 #[ignore = "needs root and servers"]
 fn a_bad_server_is_told_apart_within_15_seconds() {
-    let lab = Lab::pair(&Link::rate(1_000_000_000));
+    let lab = Lab::beside(&Link::rate(1_000_000_000));
     let address = lab.b.address.to_string();
     let fails = |arguments: &[&str], words: &str| {
         let start = Instant::now();
@@ -420,7 +504,7 @@ fn a_path_whose_jumbo_frames_vanish_is_named() {
         mtu: 9000,
         ..Link::rate(1_000_000_000)
     };
-    let lab = Lab::pair(&jumbo);
+    let lab = Lab::beside(&jumbo);
     // A switch in between that knows 1500 only: longer ones vanish, in both directions, and nobody says so.
     for host in [&lab.a, &lab.b] {
         host.drop_incoming("meta length > 1500");

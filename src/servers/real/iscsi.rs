@@ -278,7 +278,7 @@ mod tests {
         };
         let started = Instant::now();
         let server = Iscsi::start(work.path(), &options).expect("starts");
-        assert!(started.elapsed().as_secs() < 3, "{:?}", started.elapsed());
+        assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
         assert!(
             server.version().starts_with("tgtd 1"),
             "{}",

@@ -298,7 +298,7 @@ mod tests {
         let work = testing::work("smb");
         let started = std::time::Instant::now();
         let server = Smb::start(work.path(), &sharing(work.path())).expect("starts");
-        assert!(started.elapsed().as_secs() < 3, "{:?}", started.elapsed());
+        assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
         assert!(
             server.version().starts_with("smbd 4"),
             "{}",

@@ -155,7 +155,7 @@ mod tests {
             .wait(limit, client.null())
             .expect_err("nobody answers");
         assert!(matches!(failure, Failure::Late(_)), "{failure:?}");
-        assert!(begun.elapsed() >= limit && begun.elapsed() < limit * 10);
+        assert!(begun.elapsed() >= limit && begun.elapsed() < limit * 50);
     }
 
     #[test]

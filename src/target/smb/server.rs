@@ -388,7 +388,7 @@ mod tests {
         let error = Server::ask("127.0.0.1", port, "nas:1", Duration::from_millis(200))
             .expect_err("silence");
         assert_eq!((error.phase, error.kind), (Phase::Connect, Kind::TimedOut));
-        assert!(begin.elapsed() < Duration::from_secs(2));
+        assert!(begin.elapsed() < Duration::from_secs(10));
         drop(silent);
         let error = Server::ask("127.0.0.1", port, "nas:1", Duration::from_millis(200))
             .expect_err("nobody");
