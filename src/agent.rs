@@ -358,7 +358,7 @@ fn patience(request: &Request) -> Result<Duration> {
         | Request::Find(_)
         | Request::Compare(_)
         | Request::Cancel(_) => LOOK_SECONDS,
-        Request::DropCaches => DROP_SECONDS,
+        Request::DropCaches | Request::Forget(_) => DROP_SECONDS,
         Request::Port(port) => port.seconds,
         Request::Storage(plan) => plan.seconds,
     };
@@ -388,6 +388,7 @@ fn work(request: Request, rights: &Rights, time: Duration, voice: &mut Voice) ->
         Request::Find(marker) => proof::find(&rights.allowed, &marker).map(Answer::Found),
         Request::Compare(sample) => proof::same(&rights.allowed, &sample).map(Answer::Same),
         Request::DropCaches => proof::drop_caches(rights.drop_caches).map(|()| Answer::Done),
+        Request::Forget(path) => proof::forget(&rights.allowed, &path).map(|()| Answer::Done),
         Request::Cancel(_) => Ok(Answer::Done),
     }
 }

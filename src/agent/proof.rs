@@ -155,6 +155,19 @@ pub(super) fn same(allowed: &Allowed, sample: &Sample) -> Result<bool> {
     }
 }
 
+/// Makes the kernel forget what it caches of one file or device, after bringing it to the disks. Nothing is changed, and nothing
+/// else is forgotten; ZFS keeps what it has.
+pub(super) fn forget(allowed: &Allowed, path: &str) -> Result<()> {
+    let place = allowed.place(path)?;
+    let file = place.read(OFlags::empty())?;
+    let failed = |errno: rustix::io::Errno| {
+        let doing = format!("bring {} to the disks", place.name());
+        Error::io(Phase::Prepare, &errno.into(), &doing)
+    };
+    rustix::fs::fdatasync(&file).map_err(failed)?;
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).map_err(failed)
+}
+
 /// Makes the kernel forget what it caches, after bringing it to the disks.
 pub(super) fn drop_caches(allowed: bool) -> Result<()> {
     if !allowed {
@@ -224,6 +237,17 @@ mod tests {
         assert!(sample(4096, 7));
         assert!(!sample(4096, 8));
         assert!(!sample(8000, 7), "beyond the end");
+    }
+
+    #[test]
+    fn what_is_forgotten_stays_as_it_is() {
+        let base = tempfile::tempdir().expect("a directory");
+        let path = base.path().join("data.bin");
+        std::fs::write(&path, [7; 8192]).expect("written");
+        let allowed = Allowed::open(&[base.path().to_owned()]).expect("allowed");
+        forget(&allowed, &path.display().to_string()).expect("forgotten");
+        assert_eq!(std::fs::read(&path).expect("there"), [7; 8192]);
+        forget(&allowed, "/etc/hostname").expect_err("not allowed");
     }
 
     #[test]

@@ -192,6 +192,15 @@ impl Agent {
         }
     }
 
+    /// Makes the agent's computer forget what it caches of this file or device of its.
+    pub fn forget(&mut self, path: &str) -> Result<()> {
+        let id = self.ask(Request::Forget(path.to_owned()))?;
+        match self.answer(id, DROP)? {
+            Answer::Done => Ok(()),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
     /// Makes the agent's computer forget what it caches of its disks.
     pub fn drop_caches(&mut self) -> Result<()> {
         let id = self.ask(Request::DropCaches)?;

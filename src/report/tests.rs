@@ -37,6 +37,7 @@ fn row() -> Row {
         payload: "incompressible".into(),
         cache_state: None,
         durability: None,
+        burst: None,
         generator_bytes_per_s: None,
         client_cpu_s: Some(4.096),
         busiest_core_percent: Some(99.94),

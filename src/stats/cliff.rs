@@ -8,6 +8,8 @@
 const LEAST: usize = 3;
 /// A burst is so many times as fast as what lasts.
 const STEP: f64 = 1.5;
+/// What lasts scatters by no more than this share of itself.
+const STEADY: f64 = 0.5;
 /// The scatter within both parts, as a share of the step between them.
 const SCATTER: f64 = 0.5;
 
@@ -35,7 +37,9 @@ pub fn cliff(samples: &[f64]) -> Option<Cliff> {
     let (before, after) = samples.split_at(at);
     let (burst, sustained) = (mean(before), mean(after));
     let scatter = ((squares(before) + squares(after)) / samples.len() as f64).sqrt();
-    let falls = sustained > 0.0 && burst >= STEP * sustained;
+    // A stall is not what lasts.
+    let steady = (squares(after) / after.len() as f64).sqrt() <= STEADY * sustained;
+    let falls = sustained > 0.0 && burst >= STEP * sustained && steady;
     (falls && scatter <= SCATTER * (burst - sustained)).then_some(Cliff {
         at,
         burst,
@@ -75,6 +79,7 @@ mod tests {
             &[117.0, 117.0, 30.0, 30.0],
             &[100.0, 20.0, 90.0, 15.0, 95.0, 10.0, 90.0, 20.0],
             &[50.0, 50.0, 50.0, 0.0, 0.0, 0.0],
+            &[82.0, 77.0, 104.0, 62.0, 21.0, 0.0, 0.0, 0.0, 0.0, 0.0, 10.0],
             &[],
         ] {
             assert_eq!(cliff(samples), None, "{samples:?}");

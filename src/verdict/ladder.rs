@@ -116,6 +116,11 @@ impl Ladder {
                 self.discarded.push(rung);
                 continue;
             }
+            let figure = match rung {
+                // Hard: an excess is impossible, and the rules say so.
+                Rung::Network | Rung::SingleFlow => figure.clone(),
+                _ => raised(figure, case.rate()),
+            };
             if around.is_some_and(|around| figure.rate.0 >= around * SAME) {
                 continue;
             }
@@ -123,11 +128,7 @@ impl Ladder {
             self.steps.push(Step {
                 limit,
                 rung: Some(rung),
-                figure: match rung {
-                    // Hard: an excess is impossible, and the rules say so.
-                    Rung::Network | Rung::SingleFlow => figure.clone(),
-                    _ => raised(figure, case.rate()),
-                },
+                figure,
             });
         }
         let network = self.steps.iter().any(|step| step.limit == Limit::Network);

@@ -145,7 +145,11 @@ fn beyond_memory(case: &Case) -> Option<f64> {
     let best = case
         .layer(Rung::StorageBest)
         .or(case.layer(Rung::Storage))?;
-    let cached = case.end_to_end.has(Mark::ServerCached) && !best.has(Mark::ServerCached);
+    let told = case
+        .counters
+        .disks_read_share
+        .is_some_and(|share| share < 0.5);
+    let cached = told && case.end_to_end.has(Mark::ServerCached) && !best.has(Mark::ServerCached);
     (cached && best.rate.0 < case.rate()).then_some(best.rate.0)
 }
 

@@ -99,6 +99,8 @@ pub enum Request {
     Compare(Sample),
     /// Makes the agent's computer forget what it caches of its disks.
     DropCaches,
+    /// Makes it forget what it caches of this file or device.
+    Forget(String),
     /// Ends the request of this number at once. It is answered by its own last word.
     Cancel(u64),
 }

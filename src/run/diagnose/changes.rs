@@ -4,8 +4,8 @@
 //! held against the same there. A second pass over the file would come from memory anyway; random requests find new
 //! places each time, so they are held against the workload itself. Must not know: what the figures say.
 
-use super::Scene;
 use super::bench::Around;
+use super::scene::Scene;
 use super::taken::Taken;
 use crate::error::Result;
 use crate::spec::diagnose::Work;

@@ -125,9 +125,15 @@ impl Server {
         }
     }
 
-    /// Makes the server forget what it caches; whether it did.
-    pub(super) fn drop_caches(&mut self) -> bool {
-        self.agent.drop_caches().is_ok()
+    /// Makes the server forget what it caches of the test file, or of everything where it may. Its counters tell whether it did.
+    pub(super) fn forget(&mut self, watch: &mut dyn Watch) {
+        if let Some(file) = self.file.clone()
+            && let Err(error) = self.agent.forget(&file)
+        {
+            watch.note(&error.to_string());
+        }
+        // Not every server may, and ZFS forgets nothing else.
+        let _ = self.agent.drop_caches();
     }
 
     /// What has moved there up to now; None where it does not tell.

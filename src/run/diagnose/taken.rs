@@ -19,6 +19,17 @@ const FROM_DISKS: f64 = 0.9;
 /// Fewer samples give no interval worth a name.
 const SAMPLES: usize = 4;
 
+/// Where the bytes go.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Route {
+    /// Through a mount of the kernel's.
+    pub(super) mounted: bool,
+    /// To this computer itself.
+    pub(super) loopback: bool,
+    /// Over a network.
+    pub(super) remote: bool,
+}
+
 /// One workload in one direction.
 #[derive(Debug, Clone)]
 pub(super) struct Taken {
@@ -57,10 +68,7 @@ pub(super) struct Taken {
     pub(super) single: Option<Flows>,
     pub(super) most: Option<Flows>,
     pub(super) findings: Vec<Finding>,
-    pub(super) mounted: bool,
-    pub(super) loopback: bool,
-    /// The bytes cross a network.
-    pub(super) remote: bool,
+    pub(super) route: Route,
 }
 
 impl Taken {
@@ -91,9 +99,7 @@ impl Taken {
             single: None,
             most: None,
             findings: Vec::new(),
-            mounted: false,
-            loopback: false,
-            remote: false,
+            route: Route::default(),
         }
     }
 
@@ -108,7 +114,7 @@ impl Taken {
     pub(super) fn case(&self) -> Option<Case> {
         let mut case = Case::of(self.direction, self.whole.rate()?);
         case.workload.clone_from(&self.name);
-        case.mounted = self.mounted;
+        case.mounted = self.route.mounted;
         case.end_to_end = self.end_to_end()?;
         let row = &self.whole.row;
         case.load = Load {
@@ -129,10 +135,10 @@ impl Taken {
     fn end_to_end(&self) -> Option<Figure> {
         let mut figure = figure(&self.whole)?;
         figure.marks.extend(marks(&self.whole.row));
-        if self.direction == Direction::Read && self.remote && !self.cold() {
+        if self.direction == Direction::Read && self.route.remote && !self.cold() {
             figure.marks.push(Mark::ServerCached);
         }
-        if self.loopback {
+        if self.route.loopback {
             figure.marks.push(Mark::SameHost);
         }
         figure.marks.dedup();
@@ -177,7 +183,9 @@ impl Taken {
         add(Rung::RoundTrip, trip.map(Figure::of), &[]);
         match (&self.memory, &self.hot) {
             (Some(memory), _) => add(Rung::Protocol, figure(memory), &[]),
-            (None, Some(hot)) if self.remote => add(Rung::Protocol, figure(hot), &[Mark::HotSet]),
+            (None, Some(hot)) if self.route.remote => {
+                add(Rung::Protocol, figure(hot), &[Mark::HotSet]);
+            }
             _ => {}
         }
         add(
