@@ -93,7 +93,7 @@ enum Command {
     Run(Box<run::RunArgs>),
     /// Measure what the network carries to an iperf3 server and back, apart from any storage.
     Net(Box<net::NetArgs>),
-    /// Say what limits, by figures that were measured already.
+    /// Say what limits a target, by measuring its layers, or by figures that were measured already.
     Diagnose(diagnose::DiagnoseArgs),
     /// Show what a target is and what was negotiated; nothing is written.
     Inspect(inspect::InspectArgs),
@@ -133,6 +133,12 @@ pub fn main() -> u8 {
             u8::try_from(error.exit_code()).unwrap_or(2)
         }
     }
+}
+
+/// Whether there is such a subcommand: advice never names one that there is not.
+fn knows(name: &str) -> bool {
+    use clap::CommandFactory;
+    Cli::command().find_subcommand(name).is_some()
 }
 
 fn dispatch(cli: Cli) -> Result<u8> {

@@ -238,10 +238,12 @@ fn table(plan: &DiagnosePlan, diagnosis: &Diagnosis) -> String {
     let pairs = diagnosis.judged.iter().map(|one| (&one.case, &one.verdict));
     text.push_str("\nTo paste into a forum (no names or addresses in it):\n");
     text.push_str(&ladder::forum(&diagnosis.head, pairs));
-    text.push_str(&format!(
-        "\nIf your own copy is slower than this: nasgauge copy YOURFILE {}\n",
-        plan.target
-    ));
+    if super::knows("copy") {
+        text.push_str(&format!(
+            "\nIf your own copy is slower than this: nasgauge copy YOURFILE '{}'\n",
+            plan.target
+        ));
+    }
     text
 }
 
