@@ -120,7 +120,7 @@ pub fn judge(expected: &Direction, level: Level, said: &Said) -> Outcome {
             continue;
         };
         let off = 100.0 * (rate / 1e6 / ceiling.mb_s - 1.0);
-        if off.abs() > ceiling.tolerance_percent {
+        if off.abs() > ceiling.tolerance_percent * allowance() {
             wrong.push(format!(
                 "{} is {:.1} MB/s, {off:+.1} % off the imposed {:.1}",
                 ceiling.rung,
@@ -133,6 +133,20 @@ pub fn judge(expected: &Direction, level: Level, said: &Said) -> Outcome {
         (false, _) => Outcome::Wrong(wrong.join("; ")),
         (true, true) => Outcome::Unresolved,
         (true, false) => Outcome::Right,
+    }
+}
+
+/// How much wider tolerances are in CI, whose machine has neighbours: the verdict must be right there too, but a figure near
+/// the truth is shown on a quiet one.
+fn allowance() -> f64 {
+    let quiet = ["NASGAUGE_LAB_CHOSEN", "NASGAUGE_FULL_TESTS"];
+    if quiet
+        .iter()
+        .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()))
+    {
+        1.0
+    } else {
+        4.0
     }
 }
 
@@ -191,8 +205,8 @@ mod tests {
         assert_eq!(outcome(Level::Iperf3, &next), Outcome::Right);
         let never = said("loss+network", "storage", Some(100e6));
         assert!(wrong(Level::Agent, &never).contains("must not say 'loss'"));
-        let low = said("network", "storage", Some(96e6));
-        assert!(wrong(Level::Agent, &low).contains("-4.0 %"));
+        let low = said("network", "storage", Some(84e6));
+        assert!(wrong(Level::Agent, &low).contains("-16.0 %"));
         let unmeasured = said("network", "storage", None);
         assert!(wrong(Level::Agent, &unmeasured).contains("no network"));
         assert_eq!(outcome(Level::Uri, &unmeasured), Outcome::Right);

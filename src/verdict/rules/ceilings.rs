@@ -1,6 +1,6 @@
 //! What was measured alone, and whether the workload has reached it.
 
-use super::differences::queue;
+use super::differences::{self, queue};
 use super::{NEAREST, REACHED, TIE};
 use crate::units::Nanos;
 use crate::verdict::case::{Case, Counters, Mark, Rung};
@@ -111,6 +111,11 @@ pub(super) fn tie(case: &Case, ladder: &Ladder) -> Option<Ruling> {
     ruling.reached.extend(other.reached);
     ruling.evidence.extend(other.evidence);
     ruling.doubtful |= other.doubtful;
+    // The protocol was measured on the same processors: a full one is the reason, and not a limit beside it.
+    let cores = [Limit::ClientCpu, Limit::ServerCpu];
+    if cores.into_iter().any(|core| ruling.limits.contains(&core)) {
+        ruling.limits.retain(|limit| *limit != Limit::Protocol);
+    }
     Some(ruling)
 }
 
@@ -119,6 +124,15 @@ pub(super) fn named(case: &Case, ladder: &Ladder) -> Option<Ruling> {
     let lowest = ladder.lowest().filter(|step| reached(case, step))?;
     if unbounded(case, lowest) {
         return None;
+    }
+    // What requests and answers carry was not measured apart: then the protocol's rate may be that of waiting, or of its
+    // one connection.
+    if lowest.limit == Limit::Protocol && case.layer(Rung::RoundTrip).is_none() {
+        let waits = differences::round_trip(case, ladder);
+        let found = waits.or_else(|| differences::single_flow(case, ladder));
+        if found.is_some() {
+            return found;
+        }
     }
     let mut ruling = at(case, lowest);
     // Nor is a part of the file that was read again and again surely from memory, unless the disks are known.

@@ -36,6 +36,8 @@ pub(super) fn round_trip(case: &Case, ladder: &Ladder) -> Option<Ruling> {
         return None;
     }
     let mut ruling = Ruling::new(Limit::RoundTrip);
+    // The protocol waits in the same way.
+    ruling.reached.push(Limit::Protocol);
     ruling.share = Some(case.rate() / expected);
     Some(
         ruling
@@ -134,6 +136,8 @@ pub(super) fn single_flow(case: &Case, _: &Ladder) -> Option<Ruling> {
     }
     let text = format!("more connections carry {second:.2} times as much");
     let mut ruling = Ruling::new(Limit::SingleFlow).because(Kind::Difference, text);
+    // The protocol has the same connection.
+    ruling.reached.push(Limit::Protocol);
     if far {
         // A connection carries more than the workload puts on it: each waits, and which of the two is not told apart.
         ruling.limits.push(Limit::RoundTrip);
