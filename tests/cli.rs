@@ -201,6 +201,98 @@ fn csv_headers_are_those_that_scripts_know() {
     );
 }
 
+/// Arguments of `diagnose` that can't be, each with a word of the refusal.
+const UNDIAGNOSABLE: &[(&[&str], &str)] = &[
+    (&[], "no target"),
+    (&["/does/not/exist"], "/does/not/exist"),
+    (&["ftp://nas/x"], "unknown protocol 'ftp'"),
+    (&["/tmp", "--server-path", "/tank"], "add --agent"),
+    (
+        &["/tmp", "--workload", "mixed-70-30-8k"],
+        "has no direction",
+    ),
+    (&["/tmp", "--workload", "small-files"], "small files"),
+    (&["/tmp", "--workload", "seq-reed"], "seq-read-1m"),
+    (
+        &["/tmp", "--workload", "seq-read-1m", "--direction", "write"],
+        "nothing to diagnose",
+    ),
+    (&["/tmp", "--size", "2MiB"], "larger --size"),
+    (&["/tmp", "--net", "http://nas"], "no server to test with"),
+    (
+        &["/tmp", "--ram-target", "smb://me:secret@nas/x"],
+        "password",
+    ),
+];
+
+#[test]
+fn what_can_not_be_diagnosed_is_refused_in_a_sentence_and_nothing_is_touched() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for (arguments, words) in UNDIAGNOSABLE {
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_nasgauge"))
+            .arg("diagnose")
+            .args(*arguments)
+            .current_dir(directory.path())
+            .output()
+            .expect("runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(words), "{arguments:?}: {said}");
+        assert!(!said.contains("secret"), "{said}");
+    }
+    let left = std::fs::read_dir(directory.path()).expect("there").count();
+    assert_eq!(left, 0, "a result directory was made");
+}
+
+/// A directory of this computer: no network, no server, and still an answer, with everything removed.
+#[test]
+fn a_local_directory_is_diagnosed_and_left_as_it_was() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = directory.path().join("data");
+    std::fs::create_dir(&place).expect("made");
+    std::fs::write(place.join("precious.txt"), "mine").expect("written");
+    let diagnose = |more: &[&str]| {
+        std::process::Command::new(env!("CARGO_BIN_EXE_nasgauge"))
+            .arg("diagnose")
+            .arg(&place)
+            .args(["--quick", "--size", "32MiB", "--direction", "write"])
+            .args(more)
+            .current_dir(directory.path())
+            .output()
+            .expect("runs")
+    };
+    let plan = diagnose(&["--dry-run"]);
+    let said = String::from_utf8_lossy(&plan.stdout);
+    assert!(
+        plan.status.success() && said.contains("at most 32 MiB (33.55 MB)"),
+        "{plan:?}"
+    );
+    assert!(!directory.path().join("results").exists());
+    let out = directory.path().join("out");
+    let done = diagnose(&["--quiet", "--out", &out.display().to_string()]);
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(
+        said.contains("Writes: ") && said.contains("To paste into a forum"),
+        "{said}"
+    );
+    for (name, header) in [("ladder.csv", LADDER), ("verdict.csv", VERDICT)] {
+        let lines = table(&out.join(name), header);
+        assert!(!lines.is_empty(), "{name}");
+        assert!(
+            lines.iter().all(|line| line["direction"] == "write"),
+            "{lines:?}"
+        );
+    }
+    let names: Vec<_> = std::fs::read_dir(&place)
+        .expect("there")
+        .flatten()
+        .collect();
+    assert_eq!(names.len(), 1, "only what was there before: {names:?}");
+    let kept = std::fs::read_to_string(place.join("precious.txt"));
+    assert_eq!(kept.expect("still there"), "mine");
+}
+
 /// Arguments of `run` that can't be, each with a word of the refusal.
 const IMPOSSIBLE: &[(&[&str], &str)] = &[
     (&[], "no target"),

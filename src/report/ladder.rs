@@ -330,7 +330,9 @@ fn verdict_cells(name: &str, case: &Case, verdict: &Verdict) -> Vec<String> {
 
 fn csv_text(header: &[&str], lines: Vec<Vec<String>>) -> Result<String> {
     let failed = |error: csv::Error| Error::usage(format!("CSV can't be written: {error}"));
-    let mut writer = csv::Writer::from_writer(Vec::new());
+    let mut writer = csv::WriterBuilder::new()
+        .terminator(csv::Terminator::CRLF)
+        .from_writer(Vec::new());
     writer.write_record(header).map_err(failed)?;
     for line in lines {
         writer.write_record(line).map_err(failed)?;

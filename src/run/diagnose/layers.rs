@@ -48,6 +48,7 @@ impl Scene {
             remote: self.target.remote(),
         };
         taken.line = self.line;
+        taken.elsewhere = self.elsewhere;
         let there = self.server.as_ref().and_then(|server| {
             let host = server.facts.host.as_ref()?;
             host.memory_total_bytes

@@ -13,9 +13,9 @@ use super::{Judged, changes, queue};
 use crate::error::{Error, Kind, Result};
 use crate::guard::Proof;
 use crate::op::Direction;
-use crate::probe::Counters;
+use crate::probe::{Counters, names};
 use crate::run::Watch;
-use crate::spec::diagnose::Work;
+use crate::spec::diagnose::{DiagnosePlan, Work};
 use crate::stage::network;
 use crate::verdict::{Confidence, decide};
 
@@ -30,6 +30,8 @@ pub(super) struct Scene {
     pub(super) tool: Bench,
     pub(super) server: Option<Server>,
     pub(super) network: Option<network::Server>,
+    /// The network is tested with another address than the target's.
+    pub(super) elsewhere: bool,
     pub(super) probe: Option<queue::Probe>,
     pub(super) ways: Option<Ways>,
     pub(super) line: Option<f64>,
@@ -69,6 +71,12 @@ impl Scene {
             .map(|host| network::Server::resolve(host, port, plan.connect_timeout.duration()))
             .transpose()
             .map_err(|error| Error::usage(error.message))?;
+        let elsewhere = elsewhere(plan, network.as_ref());
+        if elsewhere {
+            around.watch.note(
+                "the iperf3 server has another address than the target: what the network carries there is not proven to be what it carries here",
+            );
+        }
         let before = Counters::now();
         std::thread::sleep(LOOK);
         let busiest = Counters::now()
@@ -110,6 +118,7 @@ impl Scene {
             tool,
             server,
             network,
+            elsewhere,
             probe,
             ways: None,
             line,
@@ -224,4 +233,17 @@ impl Scene {
             .flat_map(|bench| bench.leave(watch))
             .collect()
     }
+}
+
+/// Whether the network is tested with a server that is not the target's.
+fn elsewhere(plan: &DiagnosePlan, tested: Option<&network::Server>) -> bool {
+    let Some((tested, server)) = tested.zip(plan.server.as_ref()) else {
+        return false;
+    };
+    let target = names::resolve(server, plan.connect_timeout.duration());
+    target.is_ok_and(|addresses| {
+        addresses
+            .iter()
+            .all(|address| address.ip() != tested.address)
+    })
 }

@@ -9,6 +9,7 @@ use crate::network::{Ceilings, Flows};
 use crate::op::Direction;
 use crate::record::{Flag, Row};
 use crate::spec::diagnose::Work;
+use crate::spec::workload::Phase;
 use crate::stage::round_trip::Carried;
 use crate::stats::mean_of;
 use crate::units::{Bytes, Nanos, Rate};
@@ -65,6 +66,10 @@ pub(super) struct Taken {
     pub(super) second: Option<Measured>,
     pub(super) alone: Option<Measured>,
     pub(super) line: Option<f64>,
+    /// The network was tested with another address than the target's.
+    pub(super) elsewhere: bool,
+    /// Flushes that requests waited for.
+    pub(super) flushes: Option<u64>,
     pub(super) single: Option<Flows>,
     pub(super) most: Option<Flows>,
     pub(super) findings: Vec<Finding>,
@@ -77,6 +82,7 @@ impl Taken {
             name: work.name.clone(),
             direction: work.direction(),
             random: work.phase.rw.random(),
+            flushes: flushes(&work.phase, &whole),
             whole,
             laid,
             server_ram: None,
@@ -96,6 +102,7 @@ impl Taken {
             second: None,
             alone: None,
             line: None,
+            elsewhere: false,
             single: None,
             most: None,
             findings: Vec::new(),
@@ -177,8 +184,17 @@ impl Taken {
         };
         add(Rung::Tool, self.tool.as_ref().and_then(figure), &[]);
         add(Rung::Line, self.line.map(Figure::of), &[]);
-        add(Rung::Network, self.most.as_ref().and_then(flows), &[]);
-        add(Rung::SingleFlow, self.single.as_ref().and_then(flows), &[]);
+        let there: &[Mark] = if self.elsewhere {
+            &[Mark::Unproven]
+        } else {
+            &[]
+        };
+        add(Rung::Network, self.most.as_ref().and_then(flows), there);
+        add(
+            Rung::SingleFlow,
+            self.single.as_ref().and_then(flows),
+            there,
+        );
         let trip = self.trip.as_ref().and_then(Carried::bytes_per_s);
         add(Rung::RoundTrip, trip.map(Figure::of), &[]);
         match (&self.memory, &self.hot) {
@@ -233,6 +249,7 @@ impl Taken {
                 .map(|read| read as f64 / self.whole.row.bytes as f64),
             disk_busy_percent: moved.disk.map(|(busy, _)| busy),
             disk_queue: moved.disk.map(|(_, queue)| queue),
+            flushes: self.flushes,
             handshake_idle: idle,
             handshake_loaded: loaded,
             ..Counters::default()
@@ -277,6 +294,16 @@ impl Taken {
             ..Differences::default()
         }
     }
+}
+
+/// How many flushes writes waited for, one after the other: each write's own, or those after every so many.
+fn flushes(phase: &Phase, whole: &Measured) -> Option<u64> {
+    let every = if phase.durability.each_write() {
+        1
+    } else {
+        u64::from(phase.fsync)
+    };
+    (phase.rw.writes() && every > 0).then(|| whole.row.ops / every)
 }
 
 /// A measurement's rate with the interval of its samples.
