@@ -16,6 +16,8 @@ pub use flag::Flag;
 /// Version of the CSV files and of `record.json`.
 pub const SCHEMA_VERSION: u32 = 1;
 
+/// The clock of samples and that of a row's end are not read at one instant.
+const SLACK_S: f64 = 0.02;
 /// The pattern of rows that are no operations on storage but a stream of bytes over TCP.
 pub const STREAM: &str = "stream";
 
@@ -279,6 +281,15 @@ pub struct Interval {
     pub latency_mean_ns: Option<f64>,
     /// Longest latency in nanoseconds; None without operations.
     pub latency_max_ns: Option<u64>,
+}
+
+impl Interval {
+    /// Whether it is as long as samples are meant to be, and none of the flush after the last completion.
+    #[must_use]
+    pub fn is_whole(&self, every: Nanos, row_seconds: Option<f64>) -> bool {
+        let long = self.to.0.saturating_sub(self.from.0) >= every.0 / 10 * 8;
+        long && row_seconds.is_some_and(|seconds| self.to.seconds() <= seconds + SLACK_S)
+    }
 }
 
 /// A whole run.

@@ -135,7 +135,7 @@ fn find_cliff(row: &mut Row, every: Nanos, samples: &[(Direction, Interval)]) {
         .iter()
         .filter(|(direction, _)| direction.key() == row.direction)
         .map(|(_, sample)| sample)
-        .filter(|sample| sample.to.0.saturating_sub(sample.from.0) >= every.0 / 10 * 8);
+        .filter(|sample| sample.is_whole(every, row.seconds));
     let bytes: Vec<u64> = mine.clone().map(|sample| sample.bytes).collect();
     let rates: Vec<f64> = mine
         .map(|sample| sample.bytes as f64 * 1e9 / (sample.to.0 - sample.from.0) as f64)
@@ -229,4 +229,53 @@ fn check_stored(place: &mut Place, phase: &workload::Phase, driven: &Driven) -> 
             format!("{high_water} bytes were accepted, but the server holds only {stored}");
         Error::new(Phase::Flush, Kind::Corrupt, message)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Samples of half a second with these rates in MB/s, one after the other.
+    fn samples(rates: &[u64]) -> Vec<(Direction, Interval)> {
+        let half = crate::units::SECOND / 2;
+        let each = rates.iter().zip(0u64..).map(|(rate, at)| {
+            let sample = Interval {
+                from: Nanos(at * half),
+                to: Nanos((at + 1) * half),
+                ops: 1,
+                bytes: rate * 1_000_000 / 2,
+                latency_mean_ns: None,
+                latency_max_ns: None,
+            };
+            (Direction::Write, sample)
+        });
+        each.collect()
+    }
+
+    fn found(rates: &[u64], seconds: f64) -> Option<Burst> {
+        let mut row = Row {
+            direction: "write".into(),
+            seconds: Some(seconds),
+            ..Row::blank()
+        };
+        find_cliff(&mut row, Nanos(crate::units::SECOND / 2), &samples(rates));
+        assert_eq!(row.burst.is_some(), row.flags.contains(&Flag::CacheCliff));
+        row.burst
+    }
+
+    #[test]
+    fn a_burst_is_found_in_the_samples() {
+        let burst = found(&[117, 117, 117, 117, 30, 30, 30, 30], 4.0).expect("a cliff");
+        assert_eq!(burst.bytes, 234_000_000);
+        assert!((burst.sustained_bytes_per_s - 30e6).abs() < 1e3);
+    }
+
+    #[test]
+    fn a_flush_after_the_last_completion_is_no_cliff() {
+        // Four seconds of writing, then as many of waiting until it is stored.
+        let rates = [
+            117, 117, 117, 117, 117, 117, 117, 117, 5, 1, 1, 1, 1, 1, 1, 1,
+        ];
+        assert_eq!(found(&rates, 4.0), None);
+    }
 }

@@ -23,6 +23,8 @@ const MIB: u64 = 1 << 20;
 const OVERWRITES: u64 = 5;
 /// Block and depth of the laying of the test file.
 const LAYING: (Bytes, u16) = (Bytes(1 << 20), 4);
+/// Most bytes of the file that a run on the server's disks writes.
+const WRITTEN_THERE: Bytes = Bytes(256 << 20);
 /// Requests under way on the server's disks where they may show what they can at best.
 const BEST_DEPTH: u16 = 32;
 
@@ -345,11 +347,17 @@ impl DiagnosePlan {
     pub fn on_the_disks(&self, work: &Work, laid: Bytes) -> [Phase; 2] {
         let times = self.times();
         let writes = work.direction() == Direction::Write;
+        // The file of a run that writes comes on top of the one that is there already.
+        let size = if writes {
+            laid.min(WRITTEN_THERE)
+        } else {
+            laid
+        };
         let own = Phase {
             runtime: Some(times.layer),
-            bytes: writes.then_some(laid),
+            bytes: writes.then(|| self.overwrite_bytes()),
             ramp_time: Nanos(0),
-            size: laid,
+            size,
             direct: true,
             durability: flushed(&work.phase),
             ..work.phase.clone()
@@ -371,5 +379,104 @@ const fn flushed(phase: &Phase) -> Durability {
         Durability::Flush
     } else {
         phase.durability
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(rw: Rw, bs: u64, iodepth: u16) -> Work {
+        let keys = PhaseFile {
+            rw: Some(rw),
+            bs: Some(Bytes(bs)),
+            iodepth: Some(iodepth),
+            size: Some(Bytes(4 << 30)),
+            runtime: Some(Nanos(10 * SECOND)),
+            ..PhaseFile::default()
+        };
+        Work {
+            name: rw.key().to_owned(),
+            phase: keys.resolve("a test").expect("a phase"),
+        }
+    }
+
+    fn plan(max_write: u64, work: Vec<Work>) -> DiagnosePlan {
+        DiagnosePlan {
+            diagnose_plan_version: DIAGNOSE_PLAN_VERSION,
+            nasgauge_version: "0".into(),
+            target: "nfs://nas/x".into(),
+            own_client: None,
+            ram_target: None,
+            server: Some("nas".into()),
+            iperf3: None,
+            agent: None,
+            server_path: None,
+            server_ram: None,
+            size: Bytes(512 << 20),
+            max_write: Bytes(max_write),
+            quick: true,
+            connect_timeout: Nanos(SECOND),
+            io_timeout: Nanos(SECOND),
+            work,
+        }
+    }
+
+    #[test]
+    fn no_more_is_written_than_allowed() {
+        for max_write in [64 << 20, 300 << 20, 4 << 30] {
+            let plan = plan(max_write, vec![work(Rw::Write, 1 << 20, 4)]);
+            plan.validate().expect("a plan");
+            let laid = plan.file_bytes();
+            let whole = plan.whole(&plan.work[0], laid);
+            // From memory, with half the depth, over twice the connections, alone.
+            let hot = plan.hot(&whole);
+            let bytes = |phase: &Phase| phase.bytes.expect("bounded by bytes").0;
+            assert!(bytes(&whole) + 4 * bytes(&hot) <= max_write, "{max_write}");
+            assert!(hot.size.0 <= HOT_WRITTEN.0.max(16 << 20));
+            for phase in [&whole, &hot] {
+                phase.validate().expect("can be measured");
+                assert!(phase.runtime.is_some(), "and by time");
+            }
+        }
+    }
+
+    #[test]
+    fn all_phases_of_all_kinds_of_work_can_be_measured() {
+        for work in [
+            work(Rw::Read, 1 << 20, 4),
+            work(Rw::RandRead, 4096, 1),
+            work(Rw::RandWrite, 4096, 32),
+            work(Rw::Write, 4 << 20, 8),
+        ] {
+            let plan = plan(4 << 30, vec![work.clone()]);
+            plan.validate().expect("a plan");
+            let laid = Bytes(100 << 20);
+            let whole = plan.whole(&work, laid);
+            let hot = plan.hot(&whole);
+            let mut phases = vec![plan.laying(&whole).expect("laid"), whole, hot.clone()];
+            phases.push(plan.warming(&hot).expect("warmed"));
+            phases.extend(plan.on_the_disks(&work, laid));
+            for phase in phases {
+                phase
+                    .validate()
+                    .unwrap_or_else(|why| panic!("{}: {why}", work.name));
+            }
+            assert!(plan.duration().0 < 60 * SECOND, "{}", work.name);
+        }
+    }
+
+    #[test]
+    fn a_saved_plan_comes_back() {
+        let plan = plan(4 << 30, vec![work(Rw::Read, 1 << 20, 4)]);
+        let text = toml::to_string(&plan).expect("TOML");
+        assert!(DiagnosePlan::is_one(&text));
+        assert_eq!(
+            DiagnosePlan::parse(&text, "plan.toml").expect("parses"),
+            plan
+        );
+        let newer = text.replace("diagnose_plan_version = 1", "diagnose_plan_version = 9");
+        let error = DiagnosePlan::parse(&newer, "plan.toml").expect_err("newer");
+        assert!(error.message.contains("version 9"), "{error}");
     }
 }

@@ -249,12 +249,13 @@ impl Bench {
         };
         let found = cell::measure(&context, &mut self.place, around.watch, results)?;
         self.generation += found.generations + u64::from(u16::MAX);
-        let samples = rates(&found.samples);
         let mut rows = found.rows;
-        Ok((!rows.is_empty()).then(|| Measured {
-            row: rows.remove(0),
-            samples,
-        }))
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let row = rows.remove(0);
+        let samples = rates(&found.samples, row.seconds);
+        Ok(Some(Measured { row, samples }))
     }
 
     /// Lays the test file, as far as the phase's time allows; whether any of it is there.
@@ -281,12 +282,12 @@ impl Bench {
     }
 }
 
-/// Rates of whole samples; the last one is cut short by the end.
-fn rates(samples: &[(Direction, Interval)]) -> Vec<f64> {
+/// Rates of whole samples; the last one is cut short by the end, and what comes after it belongs to the flush.
+fn rates(samples: &[(Direction, Interval)], seconds: Option<f64>) -> Vec<f64> {
     let whole = samples
         .iter()
         .map(|(_, sample)| sample)
-        .filter(|sample| sample.to.0.saturating_sub(sample.from.0) >= INTERVAL.0 * 8 / 10);
+        .filter(|sample| sample.is_whole(INTERVAL, seconds));
     whole
         .map(|sample| {
             let seconds = (sample.to.0 - sample.from.0) as f64 / 1e9;

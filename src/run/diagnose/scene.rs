@@ -107,7 +107,11 @@ impl Scene {
             });
         let probe = address.and_then(|address| queue::Probe::find(address, service));
         if let (Some(server), Some(address)) = (&mut server, address)
-            && let Err(error) = server.trips(address, plan.connect_timeout.duration())
+            && let Err(error) = server.trips(
+                address,
+                plan.connect_timeout.duration(),
+                plan.duration().duration(),
+            )
         {
             around.watch.note(&error.to_string());
         }

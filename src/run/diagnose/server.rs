@@ -20,7 +20,7 @@ use crate::spec::diagnose::DiagnosePlan;
 use crate::spec::workload::Phase;
 use crate::stage::round_trip::{Carried, Idle, Load, PROBES, Place, carry, idle};
 
-/// How long the probe's port stays open.
+/// How long the probe's port stays open at least.
 const PORT_TIME: Duration = Duration::from_mins(5);
 /// The longest wait for any answer of the probe.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -171,12 +171,17 @@ impl Server {
         }
     }
 
-    /// A port that answers requests of this computer's: opened once.
-    pub(super) fn trips(&mut self, address: IpAddr, connect: Duration) -> Result<Idle> {
+    /// A port that answers requests of this computer's: opened once, for a diagnosis that takes about `whole`.
+    pub(super) fn trips(
+        &mut self,
+        address: IpAddr,
+        connect: Duration,
+        whole: Duration,
+    ) -> Result<Idle> {
         let here = own_address(address)?;
-        let port = self
-            .agent
-            .open_port(Service::RoundTrip, address, here, PORT_TIME)?;
+        let port =
+            self.agent
+                .open_port(Service::RoundTrip, address, here, PORT_TIME.max(3 * whole))?;
         let place = Place {
             address: SocketAddr::new(address, port.address.port()),
             connect_timeout: connect,
