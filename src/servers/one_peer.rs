@@ -194,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_millis(300);
+    const PATIENCE: Duration = Duration::from_secs(2);
 
     fn from(source: &str, to: SocketAddr) -> io::Result<TcpStream> {
         let address: SocketAddr = format!("{source}:0").parse().expect("an address");
@@ -214,8 +214,8 @@ mod tests {
             rustix::event::PollFlags::OUT,
         )];
         let wait = rustix::event::Timespec {
-            tv_sec: 0,
-            tv_nsec: PATIENCE.as_nanos() as i64,
+            tv_sec: PATIENCE.as_secs().cast_signed(),
+            tv_nsec: 0,
         };
         if rustix::event::poll(&mut ready, Some(&wait))? == 0 {
             return Err(io::ErrorKind::TimedOut.into());

@@ -484,7 +484,16 @@ fn a_bad_server_is_told_apart_within_15_seconds() {
         .stdout(std::process::Stdio::null())
         .spawn()
         .expect("iperf3 starts");
-    std::thread::sleep(Duration::from_secs(1));
+    let established = || {
+        let mut ss = lab.b.command("ss");
+        crate::lab::run(ss.args(["-Htn", "state", "established", "sport", "=", ":5201"]))
+    };
+    let deadline = Instant::now() + Duration::from_secs(10);
+    // One connection for control, one for data.
+    while established().lines().count() < 2 {
+        assert!(Instant::now() < deadline, "iperf3 does not test");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     fails(&plain, "busy with someone else's test");
     other.kill().expect("ours");
     other.wait().expect("ours");

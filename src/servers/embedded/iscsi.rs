@@ -271,12 +271,16 @@ mod tests {
         assert!(server.answers_at_once());
         let uri = server.uri();
         let mut client = testing::iscsi::Client::try_login(&uri, None).expect("logs in");
-        let start = Instant::now();
-        for block in 0..50 {
-            client.read(block * 8, 4096);
-        }
-        let each = start.elapsed() / 50;
-        assert!(each < Duration::from_millis(20), "{each:?} each");
+        let mut each: Vec<Duration> = (0..50)
+            .map(|block| {
+                let start = Instant::now();
+                client.read(block * 8, 4096);
+                start.elapsed()
+            })
+            .collect();
+        each.sort();
+        // A stall is 40 ms, and all would have it.
+        assert!(each[25] < Duration::from_millis(20), "{each:?}");
     }
 
     #[cfg(feature = "iscsi")]

@@ -129,7 +129,7 @@ fn reads_and_writes_are_answered_in_their_order() {
     }
     drop(sockets);
     // The ends are noticed before the server is stopped, or it would be the one who closes.
-    std::thread::sleep(Duration::from_millis(200));
+    std::thread::sleep(Duration::from_secs(1));
     let done = server.end();
     assert_eq!((done.connections, done.requests), (2, 600));
     assert_eq!((done.strangers, done.broken), (0, 0));
@@ -203,7 +203,7 @@ fn who_breaks_the_protocol_is_closed_and_others_go_on() {
     good.write_all(&request.encode()).expect("sent");
     let mut answer = [0; ANSWER + 1];
     good.read_exact(&mut answer).expect("an answer");
-    std::thread::sleep(Duration::from_millis(200));
+    std::thread::sleep(Duration::from_secs(1));
     let done = server.end();
     assert_eq!(done.broken, 8);
     assert_eq!(done.requests, 1);
@@ -258,7 +258,7 @@ fn whoever_is_silent_or_does_not_read_ends_with_the_deadline() {
     let done = server.thread.join().expect("no panic").expect("served");
     let took = begun.elapsed();
     assert!(
-        took >= time && took < time + Duration::from_secs(2),
+        took >= time && took < time + Duration::from_secs(10),
         "{took:?}"
     );
     assert_eq!((done.connections, done.broken), (3, 2));

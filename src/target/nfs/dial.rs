@@ -144,7 +144,7 @@ mod tests {
     fn a_silent_peer_costs_the_limit_and_no_more() {
         let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = silent.local_addr().expect("bound").port();
-        let limit = Duration::from_millis(200);
+        let limit = Duration::from_secs(1);
         let dialer = dialer(limit);
         let io = dialer
             .dial(&Service { port, ..SERVICE }, From::Any)
@@ -155,7 +155,7 @@ mod tests {
             .wait(limit, client.null())
             .expect_err("nobody answers");
         assert!(matches!(failure, Failure::Late(_)), "{failure:?}");
-        assert!(begun.elapsed() >= limit && begun.elapsed() < limit * 50);
+        assert!(begun.elapsed() >= limit && begun.elapsed() < limit * 10);
     }
 
     #[test]

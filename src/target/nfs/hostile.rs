@@ -13,7 +13,7 @@ use crate::slots::Slots;
 use crate::target::{Attach, Login, Session};
 
 const LEN: u32 = 6000;
-const PATIENCE_MS: u64 = 700;
+const PATIENCE_MS: u64 = 1500;
 
 /// Bytes of an answer's record mark, and of its RPC head with an empty verifier.
 const MARK: usize = 4;

@@ -341,7 +341,7 @@ mod tests {
     use crate::spec::uri::TargetSpec;
     use crate::target::Secret;
 
-    const PATIENCE: Duration = Duration::from_millis(300);
+    const PATIENCE: Duration = Duration::from_millis(1500);
 
     /// A session whose peer answers the first request with what `answer` makes of its number, then closes or, with
     /// `stays`, goes silent.

@@ -42,8 +42,9 @@ fn peer(work: impl FnOnce(&TcpStream) + Send + 'static) -> (Login, JoinHandle<()
             ..TargetSpec::default()
         },
         secret: Secret::default(),
-        connect_timeout_ms: 300,
-        io_timeout_ms: 300,
+        // Whoever is asked to answer does so at once, unless this machine is busy.
+        connect_timeout_ms: 1500,
+        io_timeout_ms: 1500,
     };
     (login, thread)
 }
@@ -172,7 +173,7 @@ fn a_peer_that_is_none_is_said() {
         let (login, thread) = peer(*work);
         let begun = Instant::now();
         let error = (PROTOCOL.connect)(&login, &attach()).err().expect(words);
-        assert!(begun.elapsed() < Duration::from_secs(5), "{words}");
+        assert!(begun.elapsed() < Duration::from_secs(10), "{words}");
         assert_eq!((error.phase, error.kind), (Phase::Open, *kind), "{error}");
         assert!(error.message.contains(words), "{error}");
         thread.join().expect("the peer ends");
@@ -187,7 +188,7 @@ fn an_answer_that_is_none_is_said() {
         (
             |socket, _| until_the_end(socket),
             Kind::TimedOut,
-            "within 0.3 s",
+            "within 1.5 s",
         ),
         (
             |mut socket, _| {
@@ -221,7 +222,7 @@ fn an_answer_that_is_none_is_said() {
                 until_the_end(socket);
             },
             Kind::TimedOut,
-            "within 0.3 s",
+            "within 1.5 s",
         ),
         (
             // Everything that was asked for, and one head more.
@@ -284,7 +285,7 @@ fn an_answer_before_its_request_is_no_answer() {
         socket.write_all(&answer.encode()).expect("sent");
         // Nothing more is read, so the request can't be out; what has come is thrown away at the end.
         socket.peek(&mut [0; REQUEST]).expect("a request");
-        std::thread::sleep(Duration::from_millis(200));
+        std::thread::sleep(Duration::from_secs(1));
     });
     let attach = Attach {
         block_max: LARGE,
