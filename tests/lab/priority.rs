@@ -21,6 +21,10 @@ pub fn raise() {
     });
 }
 
+/// Sessions share the processors out first: in the test's own, which is favoured, even such a loop would leave the kernel's
+/// workers, those of loop devices among them, a hundredth of a processor.
+const LOOP: &str = "echo 19 2> /dev/null > /proc/self/autogroup; while :; do :; done";
+
 /// Keeps every processor from sleeping while it lives, by work that gives way to all other. In a virtual machine an idle
 /// processor takes long to wake, so that one request alone would see a longer way than many together.
 pub struct Awake(Vec<Child>);
@@ -30,13 +34,13 @@ impl Awake {
     pub fn keep() -> Self {
         let count = std::thread::available_parallelism().map_or(1, usize::from);
         let spin = |processor: usize| {
-            Command::new("chrt")
-                .args(["--idle", "0", "taskset", "--cpu-list"])
+            Command::new("setsid")
+                .args(["chrt", "--idle", "0", "taskset", "--cpu-list"])
                 .arg(processor.to_string())
-                .args(["sh", "-c", "while :; do :; done"])
+                .args(["sh", "-c", LOOP])
                 .stdin(Stdio::null())
                 .spawn()
-                .expect("chrt and taskset, of util-linux")
+                .expect("setsid, chrt and taskset, of util-linux")
         };
         Self((0..count).map(spin).collect())
     }
