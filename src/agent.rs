@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ use rustix::process::Pid;
 use crate::error::{Error, Kind, Phase, Result};
 use crate::fleet::agent::wire::{self, Answer, Ask, Hello, Lines, Port, Request, Service, Tell};
 use crate::probe::sockets::{self, Filter};
-use crate::probe::{Counters, Snapshot};
+use crate::probe::{Counters, Snapshot, cgroup};
 use crate::servers::{iperf3, one_peer, round_trip};
 
 use allowed::Allowed;
@@ -354,6 +354,7 @@ fn patience(request: &Request) -> Result<Duration> {
     let seconds = match request {
         Request::Facts
         | Request::Counters
+        | Request::Throttle
         | Request::Connections(_)
         | Request::Find(_)
         | Request::Compare(_)
@@ -375,6 +376,7 @@ fn work(request: Request, rights: &Rights, time: Duration, voice: &mut Voice) ->
     match request {
         Request::Facts => Ok(Answer::Facts(Box::new(Snapshot::now()))),
         Request::Counters => Ok(Answer::Counters(Box::new(Counters::now()))),
+        Request::Throttle => Ok(Answer::Throttle(cgroup::groups(Path::new("/")))),
         Request::Connections(port) => {
             let filter = Filter {
                 local_port: Some(port),

@@ -108,8 +108,6 @@ probes! {
         threads: Vec<threads::Thread> = threads::read;
         /// Times at which this process's control group had used up its share of the processor.
         throttle: cgroup::Throttle = cgroup::throttle;
-        /// The same of all groups of this computer together.
-        groups: cgroup::Throttle = cgroup::groups;
         /// Memory in use; not subtracted.
         memory: memory::Memory = memory::read;
         /// The ZFS cache.
@@ -155,11 +153,6 @@ impl Counters {
             throttle: both(
                 self.throttle.as_ref(),
                 earlier.throttle.as_ref(),
-                cgroup::Throttle::since,
-            ),
-            groups: both(
-                self.groups.as_ref(),
-                earlier.groups.as_ref(),
                 cgroup::Throttle::since,
             ),
             memory: self.memory,

@@ -255,7 +255,8 @@ fn a_local_directory_is_diagnosed_and_left_as_it_was() {
         std::process::Command::new(env!("CARGO_BIN_EXE_nasgauge"))
             .arg("diagnose")
             .arg(&place)
-            .args(["--quick", "--size", "32MiB", "--direction", "write"])
+            .args(["--quick", "--size", "32MiB", "--max-write", "80MiB"])
+            .args(["--direction", "write"])
             .args(more)
             .current_dir(directory.path())
             .output()
@@ -284,6 +285,24 @@ fn a_local_directory_is_diagnosed_and_left_as_it_was() {
             "{lines:?}"
         );
     }
+    // Whatever is measured twice or with something changed: never more is written than allowed, and no sample is without its
+    // row.
+    let rows = table(&out.join("summary.csv"), SUMMARY);
+    let bytes = |line: &Line| line["bytes"].parse::<u64>().expect("bytes");
+    let written = rows.iter().filter(|row| row["protocol"] == "file");
+    let written: u64 = written.map(bytes).sum();
+    assert!((1..=80 << 20).contains(&written), "{written}");
+    let place_of = |line: &Line| {
+        ["stage", "target", "workload", "direction", "repeat"].map(|key| line[key].clone())
+    };
+    for row in &rows {
+        let samples = table(&out.join("intervals.csv"), INTERVALS);
+        let mine = samples.iter().filter(|one| place_of(one) == place_of(row));
+        assert_eq!(mine.map(bytes).sum::<u64>(), bytes(row), "{row:?}");
+    }
+    let samples = table(&out.join("intervals.csv"), INTERVALS);
+    let known = |one| rows.iter().any(|row| place_of(row) == place_of(one));
+    assert!(samples.iter().all(known), "a sample without a row");
     let names: Vec<_> = std::fs::read_dir(&place)
         .expect("there")
         .flatten()

@@ -16,6 +16,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use crate::error::{Error, Kind, Phase, Result};
+use crate::probe::cgroup::Throttle;
 use crate::probe::sockets::Connection;
 use crate::probe::{Counters, Snapshot};
 
@@ -105,6 +106,15 @@ impl Agent {
         let id = self.ask(Request::Counters)?;
         match self.answer(id, LOOK)? {
             Answer::Counters(counters) => Ok(*counters),
+            other => Err(self.unexpected(&other)),
+        }
+    }
+
+    /// How often groups of processes of the agent's computer were stopped up to now; None where no group is limited.
+    pub fn throttle(&mut self) -> Result<Option<Throttle>> {
+        let id = self.ask(Request::Throttle)?;
+        match self.answer(id, LOOK)? {
+            Answer::Throttle(throttle) => Ok(throttle),
             other => Err(self.unexpected(&other)),
         }
     }

@@ -257,6 +257,11 @@ mod tests {
             throttle(nas.path()).map(|throttle| throttle.throttled_periods),
             Some(250)
         );
+        // Only groups with a limit of their own count, whosever they are.
+        assert_eq!(groups(vm.path()), None);
+        let all = groups(nas.path()).expect("a limited group");
+        assert!(all.throttled_periods >= 250, "{all:?}");
+        assert_eq!(groups(machines::tree("empty").path()), None);
         assert_eq!(limits(machines::tree("empty").path()), None);
         assert_eq!(throttle(machines::tree("empty").path()), None);
     }

@@ -100,8 +100,6 @@ fn expected() -> Vec<(&'static str, &'static [&'static str])> {
         ("cpu", all),
         ("threads", &["vm", "zfs-nas"]),
         ("throttle", all),
-        // Only groups with a limit of their own count.
-        ("groups", &["zfs-nas"]),
         ("memory", all),
         ("arc", &["zfs-nas"]),
         ("traffic", all),

@@ -156,6 +156,7 @@ fn find_cliff(row: &mut Row, every: Nanos, samples: &[(Direction, Interval)]) {
 pub fn aside(stage: &str) -> &'static str {
     match stage {
         "hot_set" => ", from memory",
+        "warming" => ", into the server's memory",
         "half_depth" => ", with half as many requests under way",
         "double_depth" => ", with twice as many requests under way",
         "second_connection" => ", over twice the connections",

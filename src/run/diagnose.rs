@@ -104,6 +104,7 @@ pub fn run(
         watch,
         results: None,
         rows: Vec::new(),
+        left: plan.max_write.0,
     };
     let mut scene = Scene::open(&mut around)?;
     let environment = scene.environment();

@@ -136,7 +136,7 @@ impl DiagnosePlan {
             Times {
                 workload: Nanos(5 * SECOND),
                 ramp: Nanos(SECOND / 2),
-                layer: Nanos(3 * SECOND),
+                layer: Nanos(5 * SECOND / 2),
                 network_s: 2,
             }
         } else {
@@ -373,6 +373,38 @@ impl DiagnosePlan {
     }
 }
 
+/// A phase that writes no more than `left` bytes, in whole blocks; None where too few would be left to measure anything.
+#[must_use]
+pub fn within(phase: Phase, left: u64) -> Option<Phase> {
+    let block = u64::from(phase.block_max()).max(1);
+    let most = phase.bytes.map_or(left, |bytes| bytes.0.min(left)) / block * block;
+    let least = u64::from(phase.iodepth) * u64::from(phase.lanes) * block * 2;
+    (most >= least).then_some(Phase {
+        bytes: Some(Bytes(most)),
+        ..phase
+    })
+}
+
+/// The same where the file itself may have to be written first: each gets half.
+#[must_use]
+pub fn laid_within(phase: Phase, left: u64, lays: bool) -> Option<Phase> {
+    let half = if lays { left / 2 / MIB * MIB } else { left };
+    let writes = phase.rw.writes();
+    let sized = Phase {
+        size: if lays {
+            phase.size.min(WRITTEN_THERE).min(Bytes(half))
+        } else {
+            phase.size
+        },
+        ..phase
+    };
+    if writes {
+        within(sized, half)
+    } else {
+        sized.validate().is_ok().then_some(sized)
+    }
+}
+
 /// A write counts when it is stored: each by itself where the workload says so, else all together at the end.
 const fn flushed(phase: &Phase) -> Durability {
     if phase.rw.writes() && !phase.durability.each_write() {
@@ -439,6 +471,28 @@ mod tests {
                 assert!(phase.runtime.is_some(), "and by time");
             }
         }
+    }
+
+    #[test]
+    fn what_is_left_bounds_a_phase_and_too_little_is_nothing() {
+        let plan = plan(4 << 30, vec![work(Rw::Write, 1 << 20, 4)]);
+        let whole = plan.whole(&plan.work[0], Bytes(100 << 20));
+        let bytes = |left: u64| within(whole.clone(), left).map(|phase| phase.bytes);
+        assert_eq!(bytes(4 << 30), Some(Some(Bytes(100 << 20))));
+        assert_eq!(bytes((50 << 20) + 5), Some(Some(Bytes(50 << 20))));
+        assert_eq!(bytes(7 << 20), None);
+        assert_eq!(bytes(0), None);
+        // Half for the file, half for the run on it.
+        let random = plan.whole(&work(Rw::RandWrite, 4096, 1), Bytes(100 << 20));
+        let laid = laid_within(random, 60 << 20, true).expect("enough");
+        assert_eq!(
+            (laid.size, laid.bytes),
+            (Bytes(30 << 20), Some(Bytes(30 << 20)))
+        );
+        let read = plan.whole(&work(Rw::Read, 1 << 20, 4), Bytes(100 << 20));
+        assert_eq!(laid_within(read.clone(), 0, true), None);
+        let small = laid_within(read, 20 << 20, true).expect("enough");
+        assert_eq!(small.size, Bytes(10 << 20));
     }
 
     #[test]

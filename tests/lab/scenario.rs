@@ -192,6 +192,8 @@ pub struct Scenario {
     pub memory_share: bool,
     /// Run by CI, with this protocol and this much at hand.
     pub ci: Option<(Protocol, Level)>,
+    /// CI diagnoses only this direction, `read` or `write`.
+    pub ci_direction: Option<String>,
     #[serde(default)]
     pub network: Network,
     /// The disk, as fast as memory where nothing is said.
@@ -237,6 +239,13 @@ impl Scenario {
             ci.is_some_and(|protocol| !self.protocols.contains(&protocol)),
             "CI runs it with a protocol that it has not",
         )?;
+        if let Some(only) = &self.ci_direction {
+            let expected = self.directions().any(|(name, _)| name == only);
+            wrong(
+                !expected,
+                "CI runs a direction of which nothing is expected",
+            )?;
+        }
         for (_, direction) in self.directions() {
             for level in Level::ALL {
                 let expected = direction.with(level);
@@ -252,6 +261,16 @@ impl Scenario {
             }
         }
         Ok(())
+    }
+
+    /// As CI runs it.
+    pub fn in_ci(mut self) -> Self {
+        match self.ci_direction.as_deref() {
+            Some("read") => self.write = None,
+            Some("write") => self.read = None,
+            _ => {}
+        }
+        self
     }
 
     /// The directions in which it is diagnosed.

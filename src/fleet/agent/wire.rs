@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::Tally;
 use crate::error::{Error, Kind, Phase, Result};
+use crate::probe::cgroup::Throttle;
 use crate::probe::sockets::Connection;
 use crate::probe::{Counters, Snapshot};
 use crate::spec::workload;
@@ -87,6 +88,9 @@ pub enum Request {
     Facts,
     /// What moves there: asked before and after a run.
     Counters,
+    /// How often groups of its processes were stopped, their share of the processor used up. Apart from the counters, since
+    /// there may be thousands of groups.
+    Throttle,
     /// The TCP connections of this port of the agent's computer, as its kernel sees them.
     Connections(u16),
     /// One test port; answered by [`Answer::Listening`], and by the last word when the test is over.
@@ -212,6 +216,8 @@ pub enum Answer {
     Facts(Box<Snapshot>),
     /// What moved on it up to now.
     Counters(Box<Counters>),
+    /// All groups with a limit together; None where there are none.
+    Throttle(Option<Throttle>),
     /// What its kernel tells of the connections of one port.
     Connections(Vec<Connection>),
     /// What a run on the agent's storage found.

@@ -10,7 +10,7 @@ use crate::run::cell::{self, Context};
 use crate::run::results::Results;
 use crate::run::site::{self, Place};
 use crate::run::{Identity, Settings, Watch};
-use crate::spec::diagnose::DiagnosePlan;
+use crate::spec::diagnose::{DiagnosePlan, within};
 use crate::spec::plan::{Cell, Plan};
 use crate::spec::repeats::Repeats;
 use crate::spec::workload::{Phase, Workload};
@@ -32,6 +32,8 @@ pub(super) struct Around<'a, 'b> {
     pub(super) watch: &'a mut dyn Watch,
     pub(super) results: Option<&'a mut Results>,
     pub(super) rows: Vec<Row>,
+    /// Bytes that may still be written, to all shares of the server together.
+    pub(super) left: u64,
 }
 
 /// One measurement.
@@ -84,6 +86,8 @@ pub(super) struct Bench {
     pub(super) laid: Bytes,
     /// Each read crosses this computer's page cache.
     pub(super) mounted: bool,
+    /// What is written there counts against what may be written; this computer's memory takes any number of writes.
+    counts: bool,
 }
 
 impl Bench {
@@ -107,12 +111,14 @@ impl Bench {
         let place = places.remove(0);
         place.object().map_err(Clone::clone)?;
         let mounted = place.caps.connections == 0 && place.way().is_network();
+        let counts = place.login.spec.protocol != "ram";
         Ok(Self {
             plan,
             place,
             generation: around.run.generation,
             laid: Bytes(0),
             mounted,
+            counts,
         })
     }
 
@@ -158,7 +164,8 @@ impl Bench {
         crate::run::environment::gather(&self.plan, std::slice::from_mut(&mut self.place))
     }
 
-    /// Measures a phase and keeps its row; None where it can't be here, with a note.
+    /// Measures a phase and keeps its row; None where it can't be here, with a note. What scatters is measured twice, and the
+    /// steadier one counts; but for the workload itself, whose counters at both ends are those of one measurement.
     pub(super) fn measure(
         &mut self,
         name: &str,
@@ -166,49 +173,66 @@ impl Bench {
         phase: Phase,
         around: &mut Around<'_, '_>,
     ) -> Result<Option<Measured>> {
-        let Some(mut found) = self.cell(name, stage, phase.clone(), around)? else {
+        let Some(first) = self.once(name, stage, phase.clone(), 1, around)? else {
             return Ok(None);
         };
-        // What is read a second time would come from memory.
-        let again = phase.rw.writes() || stage != "end_to_end";
-        if again && found.unsteady() {
+        if stage == "end_to_end" || !first.unsteady() {
+            return Ok(Some(first));
+        }
+        around.watch.note(&format!(
+            "{name}{} was not steady: it is measured again",
+            crate::run::aside(stage)
+        ));
+        let second = self.once(name, stage, phase, 2, around)?;
+        let steadier = second.filter(|second| second.scatter() < first.scatter());
+        Ok(steadier.or(Some(first)))
+    }
+
+    /// Measures once, within what may still be written, and keeps the row.
+    fn once(
+        &mut self,
+        name: &str,
+        stage: &'static str,
+        phase: Phase,
+        repeat: u32,
+        around: &mut Around<'_, '_>,
+    ) -> Result<Option<Measured>> {
+        let counts = phase.rw.writes() && self.counts;
+        let allowed = if counts {
+            within(phase, around.left)
+        } else {
+            Some(phase)
+        };
+        let Some(phase) = allowed else {
             around.watch.note(&format!(
-                "{name}{} was not steady: it is measured again",
+                "{name}{} is left out: no more may be written (--max-write)",
                 crate::run::aside(stage)
             ));
-            if let Some(second) = self.cell(name, stage, phase, around)?
-                && second.scatter() < found.scatter()
-            {
-                found = second;
-            }
+            return Ok(None);
+        };
+        let most = phase.bytes.unwrap_or_default().0;
+        let flight =
+            u64::from(phase.lanes) * u64::from(phase.iodepth) * u64::from(phase.block_max());
+        let Some(found) = self.cell(name, stage, phase, repeat, around)? else {
+            return Ok(None);
+        };
+        if counts {
+            // What a failed one wrote is not known; it is no more than it was allowed.
+            let written = match found.row.status {
+                Status::Ok => found.row.bytes + flight,
+                _ => most,
+            };
+            around.left = around.left.saturating_sub(written);
         }
-        let results = around.results.as_mut();
-        if let Some(results) = results {
+        if let Some(results) = around.results.as_mut() {
             results.row(&found.row)?;
         }
         around.watch.row(&found.row);
         around.rows.push(found.row.clone());
-        if found.row.status == Status::Ok {
-            return Ok(Some(found));
-        }
         if around.settings.stopped() {
             return Err(stopped());
         }
-        Ok(None)
-    }
-
-    /// Measures without a trace: what only prepares the next measurement.
-    pub(super) fn prepare(
-        &mut self,
-        name: &str,
-        phase: Phase,
-        around: &mut Around<'_, '_>,
-    ) -> Result<bool> {
-        let found = self.cell(name, "preparing", phase, around)?;
-        if around.settings.stopped() {
-            return Err(stopped());
-        }
-        Ok(found.is_some_and(|found| found.row.status == Status::Ok))
+        Ok(Some(found).filter(|found| found.row.status == Status::Ok))
     }
 
     fn cell(
@@ -216,6 +240,7 @@ impl Bench {
         name: &str,
         stage: &'static str,
         phase: Phase,
+        repeat: u32,
         around: &mut Around<'_, '_>,
     ) -> Result<Option<Measured>> {
         if around.settings.stopped() {
@@ -239,7 +264,7 @@ impl Bench {
                 target: 0,
                 workload: 0,
                 phase: 0,
-                repeat: 1,
+                repeat,
             },
             number: None,
             run_id: &around.run.id,
@@ -258,16 +283,13 @@ impl Bench {
         Ok(Some(Measured { row, samples }))
     }
 
-    /// Lays the test file, as far as the phase's time allows; whether any of it is there.
-    pub(super) fn lay(&mut self, laying: Phase, around: &mut Around<'_, '_>) -> Result<bool> {
-        let laid = self.cell("laying the test file", "laying", laying, around)?;
-        if around.settings.stopped() {
-            return Err(stopped());
-        }
-        if let Some(laid) = laid.filter(|laid| laid.row.status == Status::Ok) {
+    /// Lays the test file, as far as the phase's time allows.
+    pub(super) fn lay(&mut self, laying: Phase, around: &mut Around<'_, '_>) -> Result<()> {
+        let laid = self.once("laying the test file", "laying", laying, 1, around)?;
+        if let Some(laid) = laid {
             self.take_as_laid(&laid.row);
         }
-        Ok(self.laid.0 > 0)
+        Ok(())
     }
 
     /// Takes what a write of the whole file has left as the test file.

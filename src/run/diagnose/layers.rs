@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::bench::{self, Around, Bench, Measured};
 use super::scene::Scene;
-use super::server::{self, Server};
+use super::server::{Moved, Server};
 use super::taken::{Route, Taken};
 use crate::error::Result;
 use crate::op::Direction;
@@ -56,7 +56,6 @@ impl Scene {
         taken.server_ram = plan.server_ram.map(|ram| ram.0).or(there);
         if let Some(ways) = &self.ways {
             ways.ceilings(work.direction(), |ceilings| taken.network(&ceilings));
-            taken.findings = ways.findings(work.direction());
         }
         taken.hot = self.hot(work, around)?;
         taken.tool = beside(&mut self.tool, work, "tool", around)?;
@@ -89,7 +88,7 @@ impl Scene {
         if reads && let Some(server) = &mut self.server {
             server.forget(around.watch);
         }
-        let there = self.server.as_mut().and_then(Server::counters);
+        let there = self.server.as_mut().and_then(Server::seen);
         let here = Counters::now();
         let target = &mut self.target;
         let measure = || target.measure(&work.name, "end_to_end", phase, around);
@@ -102,22 +101,15 @@ impl Scene {
             return Ok(None);
         };
         let mut taken = Taken::new(work, whole, laid);
-        let passed = self
+        let moved = self
             .server
             .as_mut()
-            .and_then(Server::counters)
             .zip(there)
-            .map(|(now, before)| now.since(&before));
-        if let (Some(passed), Some(server)) = (passed, &self.server) {
-            let mut moved = server::moved(&passed, work.direction());
-            if server.busy_before || self.target.loopback() {
-                moved.core_percent = None;
-            }
-            if server.throttled_before {
-                moved.throttled = None;
-            }
-            taken.moved = Some(moved);
-        }
+            .and_then(|(server, before)| server.moved(&before, work.direction()));
+        taken.moved = moved.map(|moved| Moved {
+            core_percent: moved.core_percent.filter(|_| !self.target.loopback()),
+            ..moved
+        });
         taken.handshake = self.probe.map(|probe| probe.idle).zip(loaded);
         taken.client_core = self.client_core(&taken, &here);
         taken.retransmit_percent = here
@@ -151,9 +143,18 @@ impl Scene {
         if work.direction() == Direction::Read {
             let warming = around.plan.warming(&hot)?;
             self.target
-                .prepare("reading into the server's memory", warming, around)?;
+                .measure(&work.name, "warming", warming, around)?;
         }
-        self.target.measure(&work.name, "hot_set", hot, around)
+        let before = self.server.as_mut().and_then(Server::seen);
+        let hot = self.target.measure(&work.name, "hot_set", hot, around)?;
+        let moved = self
+            .server
+            .as_mut()
+            .zip(before)
+            .and_then(|(server, before)| server.moved(&before, work.direction()));
+        let read = moved.and_then(|moved| moved.disk_read).unwrap_or(0);
+        // A server that caches nothing reads its disks over and over: then this is no figure of its memory.
+        Ok(hot.filter(|hot| work.direction() == Direction::Write || read < hot.row.bytes / 2))
     }
 
     /// The phase of [`Scene::hot`], which what is changed later is held against.
@@ -227,7 +228,7 @@ impl Scene {
                     seconds: phase.runtime.map(Nanos::seconds),
                     bytes: None,
                 });
-                taken.disks[at] = server.disks(what, &phase, around.watch);
+                taken.disks[at] = server.disks(what, phase, &mut around.left, around.watch);
                 if taken.disks[at].is_none() {
                     break;
                 }
@@ -253,7 +254,8 @@ fn beside(
     if bench.laid == Bytes(0) {
         let like = plan.whole(work, plan.file_bytes());
         let phase = plan.laying_hot(&like)?;
-        if !bench.lay(phase, around)? {
+        bench.lay(phase, around)?;
+        if bench.laid == Bytes(0) {
             return Ok(None);
         }
     }

@@ -217,7 +217,7 @@ impl Scene {
     /// Lays the test file as far as the time allows.
     fn lay(&mut self, around: &mut Around<'_, '_>) -> Result<()> {
         let laying = around.plan.laying(&around.plan.work[0].phase)?;
-        self.target.lay(laying, around).map(drop)
+        self.target.lay(laying, around)
     }
 
     /// Removes everything of ours, everywhere.

@@ -14,9 +14,10 @@ use crate::fleet::agent::{Agent, TestPort, own_address};
 use crate::guard::Proof;
 use crate::op::Direction;
 use crate::probe::block::Figures;
+use crate::probe::cgroup::Throttle;
 use crate::probe::{Counters, Snapshot, cpu};
 use crate::run::Watch;
-use crate::spec::diagnose::DiagnosePlan;
+use crate::spec::diagnose::{DiagnosePlan, laid_within};
 use crate::spec::workload::Phase;
 use crate::stage::round_trip::{Carried, Idle, Load, PROBES, Place, carry, idle};
 
@@ -28,6 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(800);
 /// What a storage run may take beyond its own time: laying and flushing.
 const STORAGE_SPARE_S: u64 = 120;
+/// Where devices are.
+const DEVICES: &str = "/dev/";
 /// A core this busy before anything began is busy with something else, percent.
 pub(super) const BUSY_BEFORE: f64 = 50.0;
 
@@ -43,7 +46,7 @@ pub(super) struct Server {
     /// Something else keeps a core busy, so that a busy core is no evidence.
     pub(super) busy_before: bool,
     /// Groups of processes use up their share of the processor whatever happens here.
-    pub(super) throttled_before: bool,
+    throttled_before: bool,
     trips: Option<(TestPort, Place)>,
 }
 
@@ -66,9 +69,9 @@ impl Server {
         };
         let mut agent = Agent::connect(command)?;
         let facts = agent.facts()?;
-        let before = agent.counters()?;
+        let before = Seen::by(&mut agent)?;
         std::thread::sleep(LOOK);
-        let passed = agent.counters()?.since(&before);
+        let (passed, throttled) = Seen::by(&mut agent)?.since(&before);
         let busiest = passed.cpu.as_ref().and_then(cpu::Ticks::busiest);
         Ok(Some(Self {
             agent,
@@ -76,9 +79,7 @@ impl Server {
             path: plan.server_path.clone(),
             file: None,
             busy_before: busiest.is_some_and(|share| share.busy >= BUSY_BEFORE),
-            throttled_before: passed
-                .groups
-                .is_some_and(|groups| groups.throttled_periods > 0),
+            throttled_before: throttled.is_some_and(|periods| periods > 0),
             trips: None,
         }))
     }
@@ -137,29 +138,54 @@ impl Server {
     }
 
     /// What has moved there up to now; None where it does not tell.
-    pub(super) fn counters(&mut self) -> Option<Counters> {
-        self.agent.counters().ok()
+    pub(super) fn seen(&mut self) -> Option<Seen> {
+        Seen::by(&mut self.agent).ok()
     }
 
-    /// What the disks carry of a phase; None where that can't be measured, with a note.
+    /// What moved there since; what is no evidence on this server is left out.
+    pub(super) fn moved(&mut self, before: &Seen, direction: Direction) -> Option<Moved> {
+        let (passed, throttled) = self.seen()?.since(before);
+        let moved = moved(&passed, direction);
+        Some(Moved {
+            core_percent: moved.core_percent.filter(|_| !self.busy_before),
+            throttled: throttled.filter(|_| !self.throttled_before),
+            ..moved
+        })
+    }
+
+    /// What the disks carry of a phase; None where that can't be measured, with a note. `left` is what may still be written.
     pub(super) fn disks(
         &mut self,
         what: &str,
-        phase: &Phase,
+        phase: Phase,
+        left: &mut u64,
         watch: &mut dyn Watch,
     ) -> Option<OnDisks> {
         let path = self.path.clone()?;
         let writes = phase.rw.writes();
         let (path, proven) = match (&self.file, writes) {
             (Some(file), false) => (file.clone(), true),
+            // The directory of a device is not on that device, and what is on it must not be written over.
+            (Some(file), true) if file.starts_with(DEVICES) => return None,
             // Writes go to a file without a name in the same directory, never to what is there.
             (Some(file), true) => (directory(file), true),
             (None, _) => (path, false),
         };
+        // Where nothing is there to be read, or blocks are to be written again, a file is laid first.
+        let lays = !proven || (writes && phase.rw.random());
+        let (phase, most) = if writes || lays {
+            let phase = laid_within(phase, *left, lays)?;
+            let laid = if lays { phase.size.0 } else { 0 };
+            let written = phase.bytes.filter(|_| writes).unwrap_or_default().0;
+            (phase, laid + written)
+        } else {
+            (phase, 0)
+        };
+        *left = left.saturating_sub(most);
         let plan = Storage {
             path,
             seconds: phase.runtime.map_or(0, |time| time.seconds() as u64) + STORAGE_SPARE_S,
-            phase: phase.clone(),
+            phase,
             seed: 1,
         };
         match self.agent.storage(plan) {
@@ -231,6 +257,31 @@ fn on_disks(report: &StorageReport, writes: bool, proven: bool) -> Option<OnDisk
     })
 }
 
+/// A reading of the server's counters.
+pub(super) struct Seen {
+    counters: Counters,
+    throttle: Option<Throttle>,
+}
+
+impl Seen {
+    fn by(agent: &mut Agent) -> Result<Self> {
+        Ok(Self {
+            counters: agent.counters()?,
+            throttle: agent.throttle()?,
+        })
+    }
+
+    /// What happened since an earlier reading, and how often a group of processes was stopped.
+    fn since(&self, earlier: &Self) -> (Counters, Option<u64>) {
+        let throttle = self
+            .throttle
+            .zip(earlier.throttle)
+            .and_then(|(now, then)| now.since(&then));
+        let periods = throttle.map(|throttle| throttle.throttled_periods);
+        (self.counters.since(&earlier.counters), periods)
+    }
+}
+
 /// What the server's counters say of the time of a workload.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Moved {
@@ -247,7 +298,7 @@ pub(super) struct Moved {
 }
 
 /// Sums up what moved.
-pub(super) fn moved(passed: &Counters, direction: Direction) -> Moved {
+fn moved(passed: &Counters, direction: Direction) -> Moved {
     let disks = passed.disks.as_ref();
     let busiest = disks.zip(passed.at_ns).and_then(|(all, time)| {
         let figures = all
@@ -268,7 +319,7 @@ pub(super) fn moved(passed: &Counters, direction: Direction) -> Moved {
             .as_ref()
             .and_then(cpu::Ticks::busiest)
             .map(|share| share.busy),
-        throttled: passed.groups.map(|groups| groups.throttled_periods),
+        throttled: None,
         disk_read: disks.map(|all| all.by_name.values().map(|disk| disk.read_bytes).sum()),
         disk: busiest.map(|figures| (figures.busy_percent, figures.queue)),
         retransmit_percent: passed

@@ -4,7 +4,6 @@
 
 use super::bench::Measured;
 use super::server::{Moved, OnDisks};
-use crate::network::limits::Finding;
 use crate::network::{Ceilings, Flows};
 use crate::op::Direction;
 use crate::record::{Flag, Row};
@@ -52,7 +51,7 @@ pub(super) struct Taken {
     pub(super) retransmit_percent: Option<f64>,
     /// The handshake's time before, and during it.
     pub(super) handshake: Option<(Nanos, Nanos)>,
-    /// From the server's memory, and whether it was told that its disks stood still.
+    /// From the server's memory.
     pub(super) hot: Option<Measured>,
     pub(super) memory: Option<Measured>,
     pub(super) own_client: Option<Measured>,
@@ -72,7 +71,6 @@ pub(super) struct Taken {
     pub(super) flushes: Option<u64>,
     pub(super) single: Option<Flows>,
     pub(super) most: Option<Flows>,
-    pub(super) findings: Vec<Finding>,
     pub(super) route: Route,
 }
 
@@ -105,7 +103,6 @@ impl Taken {
             elsewhere: false,
             single: None,
             most: None,
-            findings: Vec::new(),
             route: Route::default(),
         }
     }
@@ -162,7 +159,7 @@ impl Taken {
         let by_size = self.server_ram.map(|ram| self.laid.0 >= 2 * ram);
         // Memory that answers faster was not what answered before.
         let slower = self.hot_over_cold().is_some_and(|ratio| ratio >= 1.25);
-        by_disks.or(by_size).unwrap_or(false) || slower
+        by_disks.unwrap_or(by_size == Some(true) || slower)
     }
 
     /// The workload itself is one request at a time.

@@ -8,7 +8,6 @@ use super::bench::Around;
 use super::server::Server;
 use crate::error::Result;
 use crate::line::Framing;
-use crate::network::limits::{Finding, findings};
 use crate::network::{Ceilings, Flows, Way, ceilings};
 use crate::op::Direction;
 use crate::run::network::rows;
@@ -19,10 +18,7 @@ use crate::units::SECOND;
 const BLOCK: usize = 128 << 10;
 
 /// What the network carries.
-pub(super) struct Ways {
-    ground: Ground,
-    tests: Vec<Tested>,
-}
+pub(super) struct Ways(Vec<Tested>);
 
 impl Ways {
     /// Tests it both ways; None where nothing serves a test. Ends early when the user wants it.
@@ -44,16 +40,13 @@ impl Ways {
             };
             network::measure(&ask, &mut grounds, agent, &stop, &mut keeper)?
         };
-        Ok(Self {
-            ground: grounds.remove(0),
-            tests,
-        })
+        Ok(Self(tests))
     }
 
     /// The tests of a direction.
     fn of(&self, direction: Direction) -> Vec<Flows> {
         let way = way(direction);
-        let found = self.tests.iter().filter_map(|tested| tested.total(way));
+        let found = self.0.iter().filter_map(|tested| tested.total(way));
         found.collect()
     }
 
@@ -65,11 +58,6 @@ impl Ways {
     ) -> Option<T> {
         let tests = self.of(direction);
         ceilings(&tests).map(then)
-    }
-
-    /// What limits a single connection, as the tests show it.
-    pub(super) fn findings(&self, direction: Direction) -> Vec<Finding> {
-        findings(way(direction), &self.of(direction), &self.ground.path)
     }
 }
 

@@ -390,8 +390,8 @@ mod tests {
         assert_eq!((error.phase, error.kind), (Phase::Connect, Kind::TimedOut));
         assert!(begin.elapsed() < Duration::from_secs(10));
         drop(silent);
-        let error = Server::ask("127.0.0.1", port, "nas:1", Duration::from_secs(5))
-            .expect_err("nobody");
+        let error =
+            Server::ask("127.0.0.1", port, "nas:1", Duration::from_secs(5)).expect_err("nobody");
         assert_eq!((error.phase, error.kind), (Phase::Connect, Kind::Refused));
         assert!(error.message.contains("nas:1"));
     }
