@@ -104,7 +104,10 @@ pub(super) fn queued(case: &Case, _: &Ladder) -> Option<Ruling> {
     if !(unmoved && tried) || case.layer(Rung::Network).is_some() {
         return None;
     }
-    Some(Ruling::new(Limit::Network).because(Kind::Counter, queue))
+    let mut ruling = Ruling::new(Limit::Network);
+    // The protocol crosses the same line.
+    ruling.reached.push(Limit::Protocol);
+    Some(ruling.because(Kind::Counter, queue))
 }
 
 /// The queue on the way in words; None where there is none, or it is not known.
