@@ -56,6 +56,8 @@ struct Choice {
     load: bool,
     /// Only the scenarios of CI, each with its own protocol and level.
     ci: bool,
+    /// Every protocol with every level, not only what tells something new.
+    every: bool,
 }
 
 impl Choice {
@@ -79,6 +81,7 @@ impl Choice {
             results: get("NASGAUGE_LAB_RESULTS").map(PathBuf::from),
             load: get("NASGAUGE_LAB_LOAD").is_some(),
             ci: !chosen,
+            every: get("NASGAUGE_LAB_EVERY").is_some(),
         }
     }
 
@@ -98,13 +101,11 @@ impl Choice {
                 chosen.extend(one.ci.map(|(protocol, level)| (one, protocol, level)));
                 continue;
             }
-            for protocol in &one.protocols {
-                for level in Level::ALL {
-                    if self.protocol.is_none_or(|only| only == *protocol)
-                        && self.level.is_none_or(|only| only == level)
-                    {
-                        chosen.push((one, *protocol, level));
-                    }
+            for (protocol, level) in one.runs(self.every || self.protocol.is_some()) {
+                if self.protocol.is_none_or(|only| only == protocol)
+                    && self.level.is_none_or(|only| only == level)
+                {
+                    chosen.push((one, protocol, level));
                 }
             }
         }

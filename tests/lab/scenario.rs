@@ -180,7 +180,7 @@ pub struct Scenario {
     pub name: String,
     /// What it is about, and why that is expected.
     pub about: String,
-    /// Protocols that it makes sense with.
+    /// Protocols that it makes sense with; the first is the one it is run with whatever is at hand.
     pub protocols: Vec<Protocol>,
     /// A shipped workload; sequential 1 MiB without.
     pub workload: Option<String>,
@@ -271,6 +271,19 @@ impl Scenario {
             _ => {}
         }
         self
+    }
+
+    /// What it is run with: its first protocol at all levels, and the others with an agent, where one answer is right. Protocols
+    /// differ in the client, levels in what is known of network and server; `every` combination says little more and takes
+    /// twice as long.
+    pub fn runs(&self, every: bool) -> Vec<(Protocol, Level)> {
+        let mut runs = Vec::new();
+        for (at, protocol) in self.protocols.iter().enumerate() {
+            let levels = Level::ALL.into_iter();
+            let chosen = levels.filter(|level| every || at == 0 || *level == Level::Agent);
+            runs.extend(chosen.map(|level| (*protocol, level)));
+        }
+        runs
     }
 
     /// The directions in which it is diagnosed.
