@@ -92,17 +92,28 @@ pub struct Cliff {
 }
 
 /// What the servers may use.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Servers {
     /// Page cache included; 0 is all of the machine's.
-    memory_mib: Option<u64>,
+    pub memory_mib: u64,
     /// Of one core.
     pub cpu_percent: Option<u64>,
     /// Few written bytes can wait in the server's memory.
-    honest_writes: Option<bool>,
+    pub honest_writes: bool,
     /// A slow way before the server's port.
     pub forward_mb_s: Option<f64>,
+}
+
+impl Default for Servers {
+    fn default() -> Self {
+        Self {
+            memory_mib: 256,
+            cpu_percent: None,
+            honest_writes: true,
+            forward_mb_s: None,
+        }
+    }
 }
 
 /// What may be said.
@@ -196,34 +207,7 @@ pub struct Scenario {
     pub write: Option<Direction>,
 }
 
-/// Memory of servers before a limited disk, in MiB, where a scenario says nothing.
-const MEMORY_MIB: u64 = 256;
-
 impl Scenario {
-    /// Whether the disk limits anything. Before one that does not, neither little memory nor writes that are held back may be in the
-    /// way: the kernel would slow the writers of a new file system down until it knows how fast the disk is.
-    pub fn limits_the_disk(&self) -> bool {
-        self.disk != Speed::default() || self.array.is_some() || self.cliff.is_some()
-    }
-
-    /// Memory of the servers in bytes; None is all of the machine's.
-    pub fn memory(&self) -> Option<u64> {
-        let usual = if self.limits_the_disk() {
-            MEMORY_MIB
-        } else {
-            0
-        };
-        let mib = self.servers.memory_mib.unwrap_or(usual);
-        (mib > 0).then_some(mib << 20)
-    }
-
-    /// Whether few written bytes can wait in the server's memory.
-    pub fn honest_writes(&self) -> bool {
-        self.servers
-            .honest_writes
-            .unwrap_or_else(|| self.limits_the_disk())
-    }
-
     fn parse(name: &str, text: &str) -> Result<Self, String> {
         let mut scenario: Self =
             toml::from_str(text).map_err(|error| format!("{name}: {error}"))?;

@@ -33,11 +33,13 @@ impl Site {
     /// Makes it; Err with the reason where this machine can't.
     pub fn make(scenario: &Scenario, protocol: Protocol) -> Result<Self, String> {
         let servers = &scenario.servers;
-        let group = Group::new(scenario.memory(), servers.cpu_percent)?;
-        let honest = scenario.honest_writes();
+        let group = Group::new(
+            (servers.memory_mib > 0).then_some(servers.memory_mib << 20),
+            servers.cpu_percent,
+        )?;
         let rates = rates(&scenario.disk);
         let disk = match &scenario.array {
-            None => Disk::single(DISK, &rates, honest)?,
+            None => Disk::single(DISK, &rates, servers.honest_writes)?,
             Some(array) => {
                 let array = disk::Array {
                     level: array.level.clone(),
@@ -45,7 +47,7 @@ impl Site {
                     first: array.first.as_ref().map(self::rates),
                     degraded: array.degraded,
                 };
-                Disk::array(&array, MEMBER, &rates, honest)?
+                Disk::array(&array, MEMBER, &rates, servers.honest_writes)?
             }
         };
         let disk = Arc::new(disk);

@@ -204,11 +204,10 @@ pub fn imposed(scenario: &Scenario) -> String {
             .forward_mb_s
             .map(|rate| format!("the server's port {rate} MB/s")),
     );
-    let limited = scenario.limits_the_disk();
-    if limited && scenario.memory().is_none() {
+    if servers.memory_mib == 0 {
         all.push("server caches reads".to_owned());
     }
-    if limited && !scenario.honest_writes() {
+    if !servers.honest_writes {
         all.push("server caches writes".to_owned());
     }
     if all.is_empty() {
