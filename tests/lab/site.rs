@@ -1,5 +1,8 @@
 //! What a scenario imposes, made: the hosts, the disk, the groups, the NAS.
 
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -52,9 +55,10 @@ impl Site {
         };
         let disk = Arc::new(disk);
         let lab = network(&scenario.network);
-        if protocol == Protocol::Iscsi {
-            // The LUN is laid at once.
-            disk.limit(&Rates::default());
+        // What stands there from the beginning is laid at once.
+        disk.limit(&Rates::default());
+        if servers.memory_mib > 0 {
+            fill(&group, disk.directory(), servers.memory_mib);
         }
         let nas = Nas::start(
             &lab,
@@ -67,9 +71,7 @@ impl Site {
                 memory: scenario.memory_share,
             },
         );
-        if protocol == Protocol::Iscsi {
-            disk.limit_as_made();
-        }
+        disk.limit_as_made();
         let cliff = scenario.cliff.map(|cliff| Watched::start(&disk, cliff));
         Ok(Self {
             nas,
@@ -79,6 +81,24 @@ impl Site {
             lab,
         })
     }
+}
+
+/// Lets the servers' memory hold an old file's pages, as it would after a day's work. Pages that were never used may cost much: in
+/// a virtual machine whose host takes unused memory back, 5 ms and more for each MiB, which is slower than the networks here.
+fn fill(group: &Group, directory: &Path, mib: u64) {
+    let path = directory.join("earlier.bin");
+    let write = || {
+        // Of a thread that ends here: this one belongs to no server.
+        group.join_memory();
+        let mut file = File::create_new(&path)?;
+        let block = vec![0x5a; 1 << 20];
+        for _ in 0..mib {
+            file.write_all(&block)?;
+        }
+        file.sync_all()
+    };
+    let written = std::thread::scope(|scope| scope.spawn(write).join().expect("no panic"));
+    written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
 fn bytes(mb: f64) -> u64 {
