@@ -1,8 +1,7 @@
 //! What a scenario imposes, made: the hosts, the disk, the groups, the NAS.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -88,17 +87,15 @@ impl Site {
 fn fill(group: &Group, directory: &Path, mib: u64) {
     let path = directory.join("earlier.bin");
     let write = || {
-        // Of a thread that ends here: this one belongs to no server.
+        // A process of its own: the kernel counts a thread's pages where its process is.
         group.join_memory();
-        let mut file = File::create_new(&path)?;
-        let block = vec![0x5a; 1 << 20];
-        for _ in 0..mib {
-            file.write_all(&block)?;
-        }
-        file.sync_all()
+        run(Command::new("dd")
+            .args(["if=/dev/zero", "bs=1M", "conv=fsync", "status=none"])
+            .arg(format!("count={mib}"))
+            .arg(format!("of={}", path.display())));
     };
-    let written = std::thread::scope(|scope| scope.spawn(write).join().expect("no panic"));
-    written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    // By a thread that ends here: this one belongs to no server.
+    std::thread::scope(|scope| scope.spawn(write).join().expect("dd of coreutils"));
 }
 
 fn bytes(mb: f64) -> u64 {
