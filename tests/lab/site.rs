@@ -13,8 +13,8 @@ use super::lab::{Lab, Link, Way, run};
 use super::nas::{Nas, Parts, Protocol};
 use super::scenario::{Cliff, Network, Scenario, Speed};
 
-/// Bytes of a single disk.
-const DISK: u64 = 1280 << 20;
+/// Bytes of a single disk: a LUN, an old file that fills the memory, and room for what an agent writes.
+const DISK: u64 = 1536 << 20;
 /// Bytes of an array's members.
 const MEMBER: u64 = 640 << 20;
 /// Bytes of a LUN: a quick diagnosis's test file and room around it; less on a disk that has less.
