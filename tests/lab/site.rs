@@ -40,8 +40,9 @@ impl Site {
             servers.cpu_percent,
         )?;
         let rates = rates(&scenario.disk);
+        let honest = scenario.honest_writes();
         let disk = match &scenario.array {
-            None => Disk::single(DISK, &rates, servers.honest_writes)?,
+            None => Disk::single(DISK, &rates, honest)?,
             Some(array) => {
                 let array = disk::Array {
                     level: array.level.clone(),
@@ -49,7 +50,7 @@ impl Site {
                     first: array.first.as_ref().map(self::rates),
                     degraded: array.degraded,
                 };
-                Disk::array(&array, MEMBER, &rates, servers.honest_writes)?
+                Disk::array(&array, MEMBER, &rates, honest)?
             }
         };
         let disk = Arc::new(disk);
