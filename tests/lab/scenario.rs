@@ -187,6 +187,9 @@ pub struct Scenario {
     pub protocols: Vec<Protocol>,
     /// A shipped workload; sequential 1 MiB without.
     pub workload: Option<String>,
+    /// SMB by the client that has several requests under way on one connection; the usual one makes a connection for each.
+    #[serde(default)]
+    pub one_connection: bool,
     /// More options of the program.
     #[serde(default)]
     pub options: Vec<String>,

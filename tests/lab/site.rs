@@ -71,6 +71,7 @@ impl Site {
                 group: &group,
                 forward: servers.forward_mb_s.map(bytes),
                 memory: scenario.memory_share,
+                one_connection: scenario.one_connection,
             },
         );
         disk.limit_as_made();

@@ -129,6 +129,9 @@ pub(super) fn queue(case: &Case) -> Option<String> {
 
 /// One TCP connection: the workload has what one carries, and a second adds.
 pub(super) fn single_flow(case: &Case, _: &Ladder) -> Option<Ruling> {
+    if case.load.connections.is_some_and(|count| count > 1) {
+        return None;
+    }
     let second = case
         .differences
         .second_connection
