@@ -31,6 +31,7 @@ pub const RULES: &[(&str, Rule)] = &[
     ("tie", ceilings::tie),
     ("named", ceilings::named),
     ("generator", ceilings::generator),
+    ("lost", ceilings::lost),
     ("round_trip", differences::round_trip),
     ("single_flow", differences::single_flow),
     ("from_memory", differences::from_memory),

@@ -119,10 +119,13 @@ pub fn sentence(case: &Case, verdict: &Verdict) -> String {
     }
     text.push('.');
     if let Some(began) = case.burst {
+        // A line may begin faster too, by a token bucket or by luck.
+        let cache = verdict.limits.contains(&Limit::Storage);
         text.push_str(&format!(
-            " That is what lasts: the first {} went at {}, into a cache.",
+            " That is what lasts: the first {} went at {}{}.",
             began.bytes.both(),
-            mb(began.rate.0)
+            mb(began.rate.0),
+            if cache { ", into a cache" } else { "" }
         ));
     }
     if let Some(disks) = beyond_memory(case) {

@@ -195,6 +195,7 @@ impl Drop for Detour {
 #[ignore = "needs root and servers"]
 fn bytes_that_no_card_saw_are_marked() {
     let place = lab::ganesha(|_| {});
+    let _alone = lab::other_interfaces();
     let _detour = Detour::new();
     let uri = place.uri.replace("127.0.0.1", Detour::BEYOND);
     let desk = Desk::at(&place);

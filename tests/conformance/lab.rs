@@ -5,6 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use nasgauge::fleet;
 use nasgauge::servers::sandbox::Sandbox;
@@ -157,6 +158,20 @@ pub fn below(work: &Path, name: &str) -> PathBuf {
     path
 }
 
+/// Real servers start only where the loopback is the only interface: tests run beside one another in one sandbox, so whoever adds
+/// an interface holds this alone, and whoever starts a server shares it.
+static INTERFACES: RwLock<()> = RwLock::new(());
+
+/// While this is held the sandbox has its loopback only.
+pub fn only_loopback() -> RwLockReadGuard<'static, ()> {
+    INTERFACES.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// While this is held no server starts, and the sandbox may have more interfaces.
+pub fn other_interfaces() -> RwLockWriteGuard<'static, ()> {
+    INTERFACES.write().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// nfs-ganesha on an empty directory, after `change` had its way with the options.
 pub fn ganesha(change: impl FnOnce(&mut real::NfsOptions)) -> Place {
     let work = sandboxed("nfs");
@@ -166,6 +181,7 @@ pub fn ganesha(change: impl FnOnce(&mut real::NfsOptions)) -> Place {
     };
     change(&mut options);
     let behind = options.directory.clone();
+    let _loopback = only_loopback();
     let server = real::Nfs::start(work.path(), &options).expect("starts");
     Place::of_server(server, Some(behind), work)
 }
@@ -179,6 +195,7 @@ pub fn smbd(change: impl FnOnce(&mut real::SmbOptions)) -> Place {
     };
     change(&mut options);
     let behind = options.shares[0].directory.clone();
+    let _loopback = only_loopback();
     let server = real::Smb::start(work.path(), &options).expect("starts");
     Place::of_server(server, Some(behind), work)
 }
@@ -192,6 +209,7 @@ pub fn tgtd(size: u64, change: impl FnOnce(&mut real::IscsiOptions)) -> Place {
         ..real::IscsiOptions::default()
     };
     change(&mut options);
+    let _loopback = only_loopback();
     let server = real::Iscsi::start(work.path(), &options).expect("starts");
     Place::of_server(server, Some(image), work)
 }

@@ -255,6 +255,7 @@ impl Real {
             ],
             ..real::IscsiOptions::default()
         };
+        let _loopback = lab::only_loopback();
         Self {
             nfs: real::Nfs::start(work.path(), &nfs).expect("starts"),
             smb: real::Smb::start(work.path(), &smb).expect("starts"),

@@ -119,7 +119,7 @@ fn nonsense(manner: Manner, protocol: &str) {
         "--size",
         "1M",
         "--runtime",
-        "200ms",
+        "1s",
         "--ramp-time",
         "0s",
         "--target",

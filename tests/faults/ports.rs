@@ -14,7 +14,7 @@ const LOAD: &[&str] = &[
     "--size",
     "1M",
     "--runtime",
-    "200ms",
+    "1s",
     "--ramp-time",
     "0s",
     "--target",

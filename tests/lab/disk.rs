@@ -243,6 +243,12 @@ impl Disk {
         &self.directory
     }
 
+    /// Bytes that files can have, about.
+    pub fn room(&self) -> u64 {
+        let found = rustix::fs::statvfs(&self.directory).expect("mounted");
+        found.f_bavail * found.f_frsize
+    }
+
     /// Changes the limits of every member from now on.
     pub fn limit(&self, rates: &Rates) {
         for member in &self.members {

@@ -91,7 +91,7 @@ fn start() -> Child {
             "--nocapture",
         ])
         .env("NASGAUGE_LAB_CHOSEN", "1")
-        .env("NASGAUGE_LAB_NAMES", "raid0")
+        .env("NASGAUGE_LAB_NAMES", "raid5")
         .env("NASGAUGE_LAB_WITH", "agent")
         .env("NASGAUGE_LAB_PROTOCOL", "nfs")
         .env("NASGAUGE_LAB_RESULTS", "")

@@ -15,7 +15,7 @@ use super::scenario::{Cliff, Network, Scenario, Speed};
 const DISK: u64 = 1280 << 20;
 /// Bytes of an array's members.
 const MEMBER: u64 = 640 << 20;
-/// Bytes of a LUN: a quick diagnosis's test file and room around it.
+/// Bytes of a LUN: a quick diagnosis's test file and room around it; less on a disk that has less.
 const LUN: u64 = 640 << 20;
 /// How often a disk is asked how much it has been given.
 const LOOK: Duration = Duration::from_millis(10);
@@ -61,7 +61,7 @@ impl Site {
             protocol,
             &Parts {
                 directory: disk.directory(),
-                lun_bytes: LUN,
+                lun_bytes: LUN.min(disk.room() / 4 * 3),
                 group: &group,
                 forward: servers.forward_mb_s.map(bytes),
                 memory: scenario.memory_share,

@@ -27,6 +27,8 @@ const PORT_TIME: Duration = Duration::from_mins(5);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Time in which the server is looked at before anything is asked of it.
 const LOOK: Duration = Duration::from_millis(800);
+/// So often where groups use up their share of the processor.
+const LOOKS: u32 = 4;
 /// What a storage run may take beyond its own time: laying and flushing.
 const STORAGE_SPARE_S: u64 = 120;
 /// Where devices are.
@@ -69,9 +71,14 @@ impl Server {
         };
         let mut agent = Agent::connect(command)?;
         let facts = agent.facts()?;
-        let before = Seen::by(&mut agent)?;
-        std::thread::sleep(LOOK);
-        let (passed, throttled) = Seen::by(&mut agent)?.since(&before);
+        let (mut passed, mut throttled) = look(&mut agent)?;
+        for _ in 1..LOOKS {
+            if throttled.is_none_or(|periods| periods == 0) {
+                break;
+            }
+            // A server that has just started, or still ends what it was asked before, becomes quiet; another's work does not.
+            (passed, throttled) = look(&mut agent)?;
+        }
         let busiest = passed.cpu.as_ref().and_then(cpu::Ticks::busiest);
         Ok(Some(Self {
             agent,
@@ -280,6 +287,13 @@ impl Seen {
         let periods = throttle.map(|throttle| throttle.throttled_periods);
         (self.counters.since(&earlier.counters), periods)
     }
+}
+
+/// What a server does by itself for a while.
+fn look(agent: &mut Agent) -> Result<(Counters, Option<u64>)> {
+    let before = Seen::by(agent)?;
+    std::thread::sleep(LOOK);
+    Ok(Seen::by(agent)?.since(&before))
 }
 
 /// What the server's counters say of the time of a workload.

@@ -18,6 +18,8 @@ use crate::verdict::case::{Began, Case, Counters, Differences, Figure, Layer, Lo
 const FROM_DISKS: f64 = 0.9;
 /// Fewer samples give no interval worth a name.
 const SAMPLES: usize = 4;
+/// Bytes of a segment at the usual MTU of 1500, where its sender does not tell.
+const USUAL_MSS: u32 = 1448;
 
 /// Where the bytes go.
 #[derive(Debug, Clone, Copy, Default)]
@@ -236,7 +238,7 @@ impl Taken {
             server_core_percent: moved.core_percent,
             server_throttled_periods: moved.throttled,
             retransmit_percent: match self.direction {
-                Direction::Read => moved.retransmit_percent,
+                Direction::Read => moved.retransmit_percent.or_else(|| self.sent_again()),
                 Direction::Write => self.retransmit_percent,
             },
             window_limited_percent: self.window(),
@@ -251,6 +253,14 @@ impl Taken {
             handshake_loaded: loaded,
             ..Counters::default()
         }
+    }
+
+    /// Percent of the segments that the sender of the network's test with one connection sent again: what is known of a server
+    /// that no agent counts on.
+    fn sent_again(&self) -> Option<f64> {
+        let single = self.single.as_ref().filter(|single| single.bytes > 0)?;
+        let segments = single.bytes as f64 / f64::from(single.sender.mss.unwrap_or(USUAL_MSS));
+        Some(100.0 * single.sender.retransmits? as f64 / segments)
     }
 
     /// How much of its time one connection waited for room in a buffer.

@@ -240,10 +240,6 @@ fn at(case: &Case, step: &Step) -> Ruling {
 /// share out, are lost by accident and not for want of room.
 fn accidental(case: &Case) -> bool {
     let counters = &case.counters;
-    let quiet = counters
-        .handshake_idle
-        .zip(counters.handshake_loaded)
-        .is_some_and(|(idle, loaded)| loaded.0 < idle.0 + idle.0 / 2 + NO_QUEUE.0);
     let single = case.layer(Rung::SingleFlow);
     let most = case.layer(Rung::Network);
     let shared = single
@@ -252,7 +248,39 @@ fn accidental(case: &Case) -> bool {
     let explained = single
         .zip(lossy(counters))
         .is_some_and(|(single, lossy)| single.rate.0 <= MATHIS_NEAR * lossy);
-    quiet && shared && explained
+    empty(counters) && shared && explained
+}
+
+/// Packets are lost by accident on a way that was not measured by itself, and the workload has what its connections carry at that
+/// loss and round trip: two short measurements of the same differ then, and show nothing else.
+pub(super) fn lost(case: &Case, _: &Ladder) -> Option<Ruling> {
+    let measured = [Rung::Line, Rung::Network, Rung::SingleFlow];
+    if measured.into_iter().any(|rung| case.layer(rung).is_some()) {
+        return None;
+    }
+    let counters = &case.counters;
+    let lost = counters.retransmit_percent.filter(|share| *share >= LOSS)?;
+    let all = f64::from(case.load.connections?) * lossy(counters)?;
+    let explained = case.rate() <= MATHIS_NEAR * all && case.rate() >= all / MATHIS_NEAR;
+    if !(explained && empty(counters)) {
+        return None;
+    }
+    let mut ruling = Ruling::new(Limit::Loss).because(
+        Kind::Counter,
+        format!(
+            "{lost:.2} % of the segments were sent again, while none stood in a queue: over this way connections carry about {} then",
+            mb(all)
+        ),
+    );
+    // The protocol has the same connections.
+    ruling.reached.push(Limit::Protocol);
+    Some(ruling)
+}
+
+/// Whether packets that went there while the workload ran found no queue on the way.
+fn empty(counters: &Counters) -> bool {
+    let both = counters.handshake_idle.zip(counters.handshake_loaded);
+    both.is_some_and(|(idle, loaded)| loaded.0 < idle.0 + idle.0 / 2 + NO_QUEUE.0)
 }
 
 /// What one connection carries at this loss and round trip, in bytes per second: MSS / RTT x sqrt(3/2) / sqrt(loss) (Mathis, Semke,
