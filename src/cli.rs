@@ -36,6 +36,7 @@ mod net;
 mod phase_args;
 mod prepare;
 mod progress;
+mod recompute;
 mod rerun;
 mod run;
 mod targets;
@@ -95,6 +96,8 @@ enum Command {
     Net(Box<net::NetArgs>),
     /// Say what limits a target, by measuring its layers, or by figures that were measured already.
     Diagnose(diagnose::DiagnoseArgs),
+    /// Compute rates again from what dd, cp, rsync, iperf, fio and others print, and say what does not fit.
+    Recompute(recompute::RecomputeArgs),
     /// Show what a target is and what was negotiated; nothing is written.
     Inspect(inspect::InspectArgs),
     /// Run the saved plan of a result directory again.
@@ -150,6 +153,7 @@ fn dispatch(cli: Cli) -> Result<u8> {
         Command::Run(args) => run::main(*args, &global),
         Command::Net(args) => net::main(&args, &global),
         Command::Diagnose(args) => diagnose::main(&args, &global),
+        Command::Recompute(args) => recompute::main(&args, &global),
         Command::Inspect(args) => inspect::main(&args, &global),
         Command::Rerun(args) => rerun::main(&args, &global),
         Command::Prepare(args) => prepare::main(&args, &global),

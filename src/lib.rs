@@ -18,6 +18,7 @@ pub mod pattern;
 pub mod payload;
 pub mod probe;
 pub mod published;
+pub mod recompute;
 pub mod record;
 pub mod report;
 pub mod round_trip;

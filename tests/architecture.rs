@@ -23,6 +23,7 @@ const FLOORS: &[(u32, &[&str])] = &[
             "round_trip",
             "verdict",
             "published",
+            "recompute",
         ],
     ),
     // A report sees floors 0 and 1 only, though the conductor uses it.
@@ -47,6 +48,8 @@ const NEIGHBOURS: &[(&str, &str)] = &[
     // What is a line's limit, and how many flows a test may have.
     ("network", "line"),
     ("spec", "network"),
+    // Shares of links are shares of what a line carries.
+    ("recompute", "line"),
     // Published figures are judged.
     ("published", "verdict"),
     // Facts about this computer that a target's own facts need.

@@ -1,12 +1,20 @@
-//! The quantities of a line: sizes, durations and rates, each with the interval that its rounding leaves.
+//! The quantities of a line in their order: sizes, durations and rates, each with the interval that its rounding leaves.
 //!
 //! Pure. Bytes, seconds, bytes per second. Must not know: tools, and how the quantities belong together.
 
-use crate::recompute::text::{Number, Token};
+use crate::recompute::clock::Clock;
+use crate::recompute::number::Number;
+use crate::recompute::text::{Kind, Token};
 use crate::recompute::units::{self, Base, Unit};
 
+/// Quantities said twice in two units may differ by this share; beyond it they are two quantities.
+const SAME: f64 = 0.15;
+
+/// Words between a quantity and the same one in another unit.
+const JOINS: &[&str] = &["or", "which", "is", "about", "roughly", "equals"];
+
 /// A value and between which two it lies.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Span {
     /// As printed.
     pub best: f64,
@@ -27,6 +35,16 @@ impl Span {
         }
     }
 
+    /// What lies between two.
+    #[must_use]
+    pub const fn between(low: f64, high: f64) -> Self {
+        Self {
+            best: f64::midpoint(low, high),
+            low,
+            high,
+        }
+    }
+
     /// Times a factor.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
@@ -37,22 +55,31 @@ impl Span {
         }
     }
 
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            best: self.best + other.best,
+            low: self.low + other.low,
+            high: self.high + other.high,
+        }
+    }
+
     /// Whether both may be the same; a millionth is for the arithmetic.
     #[must_use]
     pub fn meets(self, other: Self) -> bool {
-        let slack = 1e-6;
-        self.low <= other.high * (1.0 + slack) && other.low <= self.high * (1.0 + slack)
+        let slack = 1.0 + 1e-6;
+        self.low <= other.high * slack && other.low <= self.high * slack
     }
 
-    /// This over that; None where that may be 0 all along.
+    /// This over that; None where that may be 0.
     #[must_use]
     pub fn over(self, other: Self) -> Option<Self> {
-        let ratio = Self {
+        (other.low > 0.0).then(|| Self {
             best: self.best / other.best,
             low: self.low / other.high,
             high: self.high / other.low,
-        };
-        (other.low > 0.0).then_some(ratio)
+        })
     }
 
     /// How wide, as a share of the value.
@@ -66,6 +93,12 @@ impl Span {
     }
 }
 
+/// Whether two values differ by that share at most.
+#[must_use]
+pub fn near(a: f64, b: f64, share: f64) -> bool {
+    b > 0.0 && (a / b - 1.0).abs() <= share
+}
+
 /// A size or a rate as printed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Quantity {
@@ -73,24 +106,21 @@ pub struct Quantity {
     pub printed: String,
     /// The number, in units.
     pub number: Span,
-    /// Half of its last place that is not a zero.
+    /// Half of its last place that is not a zero, in units.
     pub loose: f64,
     /// The unit.
     pub unit: Unit,
+    /// Its one comma may separate thousands or decimals.
+    pub either: bool,
+    /// It is two numbers, `24-25Gb/s`: the ends of [`Quantity::number`].
+    pub range: bool,
 }
 
 impl Quantity {
     /// A number of exactly so many bytes.
     #[must_use]
     pub fn bytes(number: &Number) -> Self {
-        let unit = Unit {
-            per: None,
-            bits: false,
-            power: 0,
-            base: Some(Base::Decimal),
-            usual: Base::Decimal,
-        };
-        Self::new(format!("{} bytes", number.printed), number, unit)
+        Self::new(format!("{} bytes", number.printed), number, Unit::BYTE)
     }
 
     /// A number with its unit; bytes and bits without a prefix are counts, exact where they are whole.
@@ -103,13 +133,34 @@ impl Quantity {
             number: Span::around(number.value, half),
             loose: number.loose,
             unit,
+            either: number.either,
+            range: false,
         }
     }
 
-    /// In bytes, or bytes per second.
+    /// Both ends of a range; None for one number.
+    #[must_use]
+    pub fn ends(&self) -> Option<[Self; 2]> {
+        let end = |value: f64| Self {
+            number: Span::around(value, 0.0),
+            range: false,
+            ..self.clone()
+        };
+        self.range
+            .then(|| [end(self.number.low), end(self.number.high)])
+    }
+
+    /// In bytes, or bytes per second; `open` is what its prefix is where its word leaves that open.
     #[must_use]
     pub fn span(&self, open: Base) -> Span {
         self.number.times(self.unit.factor(open))
+    }
+
+    /// The same with what its prefix is.
+    #[must_use]
+    pub fn by(mut self, base: Base) -> Self {
+        self.unit.base = self.unit.base.or(Some(base));
+        self
     }
 }
 
@@ -124,165 +175,296 @@ pub struct Time {
     pub clock: Option<(u64, u64)>,
     /// A number of minutes that looks like a clock's: `1.47 minutes`. Minutes, and the two digits after the point.
     pub questioned: Option<(u64, u64)>,
+    /// Its one comma may separate thousands or decimals.
+    pub either: bool,
 }
 
 impl Time {
+    /// Plain seconds.
+    #[must_use]
+    pub fn seconds(number: &Number) -> Self {
+        Self::new(
+            format!("{} s", number.printed),
+            Span::around(number.value, number.half),
+        )
+    }
+
+    const fn new(printed: String, span: Span) -> Self {
+        Self {
+            printed,
+            span,
+            clock: None,
+            questioned: None,
+            either: false,
+        }
+    }
+
     /// What a clock would have shown: `1.47 minutes` as 1:47, 107 seconds.
     #[must_use]
     pub fn as_clock(&self) -> Option<Span> {
         let (minutes, past) = self.questioned?;
         Some(Span::around((minutes * 60 + past) as f64, 0.5))
     }
+
+    /// A clock's `1:47` read as 1.47 minutes, in seconds.
+    #[must_use]
+    pub fn misread(&self) -> Option<f64> {
+        let (minutes, past) = self.clock?;
+        (minutes > 0).then(|| 60.0 * (minutes as f64 + past as f64 / 100.0))
+    }
 }
 
-/// All quantities of a line, in its order.
+/// A size, a duration or a rate.
+#[derive(Debug, Clone, PartialEq)]
+pub enum What {
+    /// A size.
+    Size(Quantity),
+    /// A duration.
+    Time(Time),
+    /// A rate.
+    Rate(Quantity),
+}
+
+impl What {
+    /// Whether the other one can be the same in another unit.
+    fn again(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Size(a), Self::Size(b)) | (Self::Rate(a), Self::Rate(b)) => {
+                let best = |quantity: &Quantity| quantity.span(quantity.unit.usual).best;
+                a.unit != b.unit && near(best(b), best(a), SAME)
+            }
+            (Self::Time(_), Self::Time(_)) => true,
+            _ => false,
+        }
+    }
+}
+
+/// A quantity where it stands.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Part {
+    /// The quantity.
+    pub what: What,
+    /// It says the one before once more in another unit: `9.5 Gb/s (1.19 GB/s)`.
+    pub again: bool,
+}
+
+/// All quantities of a line.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Parts {
-    /// Sizes.
-    pub sizes: Vec<Quantity>,
-    /// Durations.
-    pub times: Vec<Time>,
-    /// Rates.
-    pub rates: Vec<Quantity>,
+    /// In its order.
+    pub list: Vec<Part>,
     /// Operations a second.
     pub iops: Option<f64>,
-    /// The first percentage.
-    pub percent: Option<f64>,
     /// A number with decimals and no unit.
     pub bare: Option<String>,
+    /// A quantity whose unit is of bits to some and of bytes to others.
+    pub unclear: Option<String>,
 }
 
-/// The quantities of a line.
+impl Parts {
+    /// The sizes.
+    pub fn sizes(&self) -> impl DoubleEndedIterator<Item = &Quantity> {
+        self.list.iter().filter_map(|part| match &part.what {
+            What::Size(size) => Some(size),
+            _ => None,
+        })
+    }
+
+    /// The durations.
+    pub fn times(&self) -> impl DoubleEndedIterator<Item = &Time> {
+        self.list.iter().filter_map(|part| match &part.what {
+            What::Time(time) => Some(time),
+            _ => None,
+        })
+    }
+
+    /// The rates.
+    pub fn rates(&self) -> impl DoubleEndedIterator<Item = &Quantity> {
+        self.list.iter().filter_map(|part| match &part.what {
+            What::Rate(rate) => Some(rate),
+            _ => None,
+        })
+    }
+}
+
+/// The quantities of a line, or of a part of its tokens.
 #[must_use]
-pub fn of(tokens: &[Token]) -> Parts {
-    let mut parts = Parts::default();
-    let mut at = 0;
-    while at < tokens.len() {
-        let rest = &tokens[at..];
-        at += 1;
-        if let Some(clock) = rest[0].clock() {
-            parts.times.push(Time {
-                printed: clock.printed.clone(),
-                span: Span::around(clock.seconds, clock.half),
-                clock: Some((clock.minutes, clock.past)),
-                questioned: None,
-            });
-            continue;
-        }
-        let Some(number) = rest[0].number() else {
-            continue;
-        };
-        if let Some((first, second, used)) = range(rest) {
-            if let Some((unit, more)) = amount(&rest[used..]) {
-                push_range(&mut parts, first, second, unit);
-                at += used + more - 1;
-                continue;
-            }
-            if let Some(seconds) = rest.get(used).and_then(Token::word).and_then(units::time) {
-                let span = Span::around(
-                    (second.value - first.value) * seconds,
-                    (first.half + second.half) * seconds,
-                );
-                parts.times.push(Time {
-                    printed: format!("{}-{}", first.printed, second.printed),
-                    span,
-                    clock: None,
-                    questioned: None,
-                });
-                at += used;
-                continue;
-            }
-        }
-        if rest.get(1).is_some_and(|token| token.is('%')) {
-            parts.percent = parts.percent.or(Some(number.value));
-            at += 1;
-            continue;
-        }
-        if let Some((unit, used)) = amount(&rest[1..]) {
-            let words: Vec<&str> = rest[1..=used].iter().filter_map(Token::word).collect();
-            let blank = if rest[1].glued { "" } else { " " };
-            let printed = format!("{}{blank}{}", number.printed, words.join(" "));
-            let quantity = Quantity::new(printed, number, unit);
-            if unit.per.is_some() {
-                parts.rates.push(quantity);
-            } else {
-                parts.sizes.push(quantity);
-            }
-            at += used;
-            continue;
-        }
-        let word = rest.get(1).and_then(Token::word);
-        if let Some(seconds) = word.and_then(units::time) {
-            let printed = format!("{} {}", number.printed, word.unwrap_or(""));
-            push_time(&mut parts, number, seconds, printed);
-            at += 1;
-            continue;
-        }
-        if word.is_some_and(|word| word.eq_ignore_ascii_case("iops")) {
-            parts.iops = Some(number.value);
-        } else if number.decimals > 0 && word.is_none_or(|_| !rest[1].glued) {
-            parts.bare = Some(number.printed.clone());
-        }
-    }
-    parts
-}
-
-/// `9-10`, glued, the second above the first; with the number of tokens.
-fn range(tokens: &[Token]) -> Option<(&Number, &Number, usize)> {
-    let first = tokens[0].number()?;
-    let hyphen = tokens.get(1)?;
-    let second = tokens.get(2)?;
-    let glued = (hyphen.is('-') || hyphen.is('–')) && hyphen.glued && second.glued;
-    let second = second.number().filter(|_| glued)?;
-    (second.value > first.value).then_some((first, second, 3))
-}
-
-fn push_range(parts: &mut Parts, first: &Number, second: &Number, unit: Unit) {
-    let quantity = Quantity {
-        printed: format!("{}-{}", first.printed, second.printed),
-        number: Span {
-            best: f64::midpoint(first.value, second.value),
-            low: first.value,
-            high: second.value,
-        },
-        loose: second.loose,
-        unit,
+pub fn of(line: &str, tokens: &[Token]) -> Parts {
+    let mut reader = Reader {
+        line,
+        tokens,
+        parts: Parts::default(),
+        past: 0,
     };
-    if unit.per.is_some() {
-        parts.rates.push(quantity);
-    } else {
-        parts.sizes.push(quantity);
+    let mut at = 0;
+    while let Some(token) = tokens.get(at) {
+        at += match &token.kind {
+            Kind::Clock(clock) => reader.clock(at, clock),
+            Kind::Number(number) => reader.number(at, number),
+            Kind::Word(_) | Kind::Mark(_) => 1,
+        };
     }
+    reader.parts
 }
 
-/// A time in a unit: `1 min 47 s` is one time, and so is `107.07s`; `1.47 minutes` is questioned.
-fn push_time(parts: &mut Parts, number: &Number, seconds: f64, printed: String) {
-    let span = Span::around(number.value * seconds, number.half * seconds);
-    if let Some(last) = parts.times.last_mut() {
-        let continues = last.clock.is_none()
-            && last.questioned.is_none()
-            && last.span.best - last.span.low >= 30.0
-            && last.span.best % 60.0 == 0.0
-            && (seconds == 1.0 || seconds == 60.0 && last.span.best % 3600.0 == 0.0)
-            && number.value < 60.0;
-        if continues {
-            let total = last.span.best + span.best;
-            last.span = Span::around(total, number.half * seconds);
-            last.printed = format!("{} {printed}", last.printed);
-            return;
-        }
+/// Each method gives how many tokens it took.
+struct Reader<'a> {
+    line: &'a str,
+    tokens: &'a [Token],
+    parts: Parts,
+    /// The token after the last part.
+    past: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn text(&self, from: usize, to: usize) -> String {
+        self.line[self.tokens[from].at..self.tokens[to - 1].end].to_owned()
     }
-    let digits: Option<u64> = (seconds == 60.0 && matches!(number.decimals, 2 | 4))
-        .then(|| ((number.value.fract() + 1e-9) * 100.0).floor() as u64);
-    let questioned = digits
-        .filter(|digits| *digits < 60)
-        .map(|digits| (number.value.floor() as u64, digits));
-    parts.times.push(Time {
-        printed,
-        span,
-        clock: None,
-        questioned,
-    });
+
+    fn word(&self, at: usize) -> Option<&'a str> {
+        self.tokens.get(at)?.word()
+    }
+
+    fn push(&mut self, what: What, from: usize, to: usize) {
+        let last = self.parts.list.last();
+        let between = &self.tokens[self.past..from];
+        let says = |wanted: &str| between.iter().any(|token| token.word() == Some(wanted));
+        let comma = says("which") || last.is_some_and(|last| last.again);
+        let joins = |token: &Token| match &token.kind {
+            Kind::Mark(mark) => "(=/~≈".contains(*mark) || *mark == ',' && comma,
+            Kind::Word(word) => JOINS.contains(&word.as_str()),
+            _ => false,
+        };
+        let joined = !between.is_empty() && between.iter().all(joins);
+        let again = joined && last.is_some_and(|last| last.what.again(&what));
+        self.parts.list.push(Part { what, again });
+        self.past = to;
+    }
+
+    fn push_quantity(&mut self, quantity: Quantity, from: usize, to: usize) {
+        let what = if quantity.unit.per.is_some() {
+            What::Rate(quantity)
+        } else {
+            What::Size(quantity)
+        };
+        self.push(what, from, to);
+    }
+
+    fn clock(&mut self, at: usize, clock: &Clock) -> usize {
+        let time = Time {
+            clock: Some((clock.minutes, clock.past)),
+            ..Time::new(
+                clock.printed.clone(),
+                Span::around(clock.seconds, clock.half),
+            )
+        };
+        self.push(What::Time(time), at, at + 1);
+        1
+    }
+
+    fn number(&mut self, at: usize, number: &Number) -> usize {
+        if self.tokens.get(at + 1).is_some_and(|token| token.is('%')) {
+            return 2;
+        }
+        if let Some(used) = self.range(at) {
+            return used;
+        }
+        if let Some(used) = self.quantity(at, number) {
+            return used;
+        }
+        if let Some(used) = self.time(at, number) {
+            return used;
+        }
+        let glued = self.tokens.get(at + 1).is_some_and(|token| token.glued);
+        match self.word(at + 1) {
+            Some(word) if word.eq_ignore_ascii_case("iops") => {
+                self.parts.iops = Some(number.value);
+            }
+            Some(word) if units::unclear(word) => {
+                self.parts.unclear = Some(self.text(at, at + 2));
+            }
+            word if number.decimals > 0 && (word.is_none() || !glued) => {
+                self.parts.bare = Some(number.printed.clone());
+            }
+            _ => {}
+        }
+        1
+    }
+
+    /// `9-10Gbps`, `between 6.7 and 8 Gbps`, and an interval of iperf: `[  3]  0.0-10.0 sec`.
+    fn range(&mut self, at: usize) -> Option<usize> {
+        let tokens = self.tokens;
+        let first = tokens[at].number()?;
+        let (joint, second) = (tokens.get(at + 1)?, tokens.get(at + 2)?);
+        let glued = (joint.is('-') || joint.is('–')) && joint.glued && second.glued;
+        let between = at > 0 && tokens[at - 1].word() == Some("between");
+        let in_words = joint.word() == Some("to") || between && joint.word() == Some("and");
+        let second = second
+            .number()
+            .filter(|second| (glued || in_words) && second.value > first.value)?;
+        let span = Span::between(first.value, second.value);
+        let to = at + 3;
+        if let Some((unit, used)) = amount(&tokens[to..]) {
+            let quantity = Quantity {
+                printed: self.text(at, to + used),
+                number: span,
+                loose: second.loose,
+                unit,
+                either: false,
+                range: true,
+            };
+            self.push_quantity(quantity, at, to + used);
+            return Some(3 + used);
+        }
+        let seconds = self.word(to).and_then(units::time)?;
+        let span = if tokens[0].is('[') {
+            Span::around(second.value - first.value, first.half + second.half)
+        } else {
+            span
+        };
+        let time = Time::new(self.text(at, to + 1), span.times(seconds));
+        self.push(What::Time(time), at, to + 1);
+        Some(4)
+    }
+
+    /// A number with a unit; `8+ Gbps` as well.
+    fn quantity(&mut self, at: usize, number: &Number) -> Option<usize> {
+        let next = self.tokens.get(at + 1)?;
+        let from = at + 1 + usize::from(next.is('+') && next.glued);
+        let (unit, used) = amount(&self.tokens[from..])?;
+        let to = from + used;
+        let quantity = Quantity::new(self.text(at, to), number, unit);
+        self.push_quantity(quantity, at, to);
+        Some(to - at)
+    }
+
+    /// A time in a unit: `1 min 47 s` is one time, and so is `107.07s`; `1.47 minutes` is questioned.
+    fn time(&mut self, at: usize, number: &Number) -> Option<usize> {
+        let seconds = self.word(at + 1).and_then(units::time)?;
+        let printed = self.text(at, at + 2);
+        let span = Span::around(number.value * seconds, number.half * seconds);
+        let adjacent = self.past == at;
+        if let Some(What::Time(last)) = self.parts.list.last_mut().map(|last| &mut last.what) {
+            let whole = last.span.best % 60.0 == 0.0 && last.span.best > 0.0;
+            let finer = seconds == 1.0 || seconds == 60.0 && last.span.best % 3600.0 == 0.0;
+            if adjacent && whole && finer && last.clock.is_none() && number.value < 60.0 {
+                last.span = Span::around(last.span.best + span.best, number.half * seconds);
+                last.printed = format!("{} {printed}", last.printed);
+                last.questioned = None;
+                self.past = at + 2;
+                return Some(2);
+            }
+        }
+        let digits = (number.value.fract() * 100.0 + 1e-6).floor() as u64;
+        let like_a_clock = seconds == 60.0 && matches!(number.decimals, 2 | 4) && digits < 60;
+        let time = Time {
+            questioned: like_a_clock.then_some((number.value.floor() as u64, digits)),
+            either: number.either,
+            ..Time::new(printed, span)
+        };
+        self.push(What::Time(time), at, at + 2);
+        Some(2)
+    }
 }
 
 /// The unit that tokens begin with, and how many they are: `MB/s`, `M bytes`, `MB per second`, `M bytes/sec`.
@@ -303,7 +485,13 @@ fn amount(tokens: &[Token]) -> Option<(Unit, usize)> {
     if unit.per.is_none() && second == Some("per") {
         let period = tokens.get(2).and_then(Token::word).and_then(units::period);
         if period.is_some() {
-            return Some((Unit { per: period, ..unit }, 3));
+            return Some((
+                Unit {
+                    per: period,
+                    ..unit
+                },
+                3,
+            ));
         }
     }
     Some((unit, 1))
@@ -312,41 +500,114 @@ fn amount(tokens: &[Token]) -> Option<(Unit, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recompute::text::{Writing, tokens};
+    use crate::recompute::number::Writing;
+    use crate::recompute::text::tokens;
 
     fn parts(line: &str) -> Parts {
-        of(&tokens(line, Writing::default()).expect("readable"))
+        of(line, &tokens(line, Writing::default()).expect("readable"))
+    }
+
+    fn counts(line: &str) -> [usize; 3] {
+        let found = parts(line);
+        [
+            found.sizes().count(),
+            found.times().count(),
+            found.rates().count(),
+        ]
     }
 
     #[test]
     fn a_line_has_its_quantities() {
-        let found = parts("10737418240 bytes (11 GB) copied, 38.6415 s, 278 MB/s");
-        assert_eq!((found.sizes.len(), found.times.len(), found.rates.len()), (2, 1, 1));
-        let found = parts("read: IOPS=734, BW=734MiB/s (770MB/s)(30.0GiB/41847msec)");
-        assert_eq!((found.sizes.len(), found.times.len(), found.rates.len()), (1, 1, 2));
-        assert!((found.times[0].span.best - 41.847).abs() < 1e-9);
-        let found = parts("[  3]  0.0-10.0 sec  10.9 GBytes  9.39 Gbits/sec");
-        assert!((found.times[0].span.best - 10.0).abs() < 1e-9);
-        let found = parts("sent 67.13M bytes  received 35 bytes  44.75M bytes/sec");
-        assert_eq!((found.sizes.len(), found.rates.len()), (2, 1));
+        let cases = [
+            (
+                "10737418240 bytes (11 GB) copied, 38.6415 s, 278 MB/s",
+                [2, 1, 1],
+            ),
+            (
+                "read: IOPS=734, BW=734MiB/s (770MB/s)(30.0GiB/41847msec)",
+                [1, 1, 2],
+            ),
+            (
+                "[  3]  0.0-10.0 sec  10.9 GBytes  9.39 Gbits/sec",
+                [1, 1, 1],
+            ),
+            (
+                "sent 67.13M bytes  received 35 bytes  44.75M bytes/sec",
+                [2, 0, 1],
+            ),
+            ("Mellanox dual port 40GBe, 40-60$, DDR-3 1333mhz", [0, 0, 0]),
+        ];
+        for (line, wanted) in cases {
+            assert_eq!(counts(line), wanted, "{line}");
+        }
+        let interval = parts("[  3]  1.0-10.0 sec  10.9 GBytes");
+        assert!((interval.times().next().expect("a time").span.best - 9.0).abs() < 1e-9);
     }
 
     #[test]
     fn minutes_that_look_like_a_clock_are_questioned() {
-        let time = |text: &str| parts(text).times.remove(0);
+        let time = |text: &str| parts(text).times().next().expect("a time").clone();
         assert_eq!(time("1.47 minutes").questioned, Some((1, 47)));
         assert_eq!(time("4.33 min").questioned, Some((4, 33)));
-        assert_eq!(time("1.75 minutes").questioned, None, "no clock shows 75 seconds");
+        assert_eq!(
+            time("1.75 minutes").questioned,
+            None,
+            "no clock shows 75 seconds"
+        );
         assert_eq!(time("1.5 minutes").questioned, None);
         let both = time("1 minute 47.5 seconds");
         assert!((both.span.best - 107.5).abs() < 1e-9 && both.questioned.is_none());
-        assert_eq!(parts("52046502432 bytes in 1.47").bare.as_deref(), Some("1.47"));
+        assert_eq!(
+            parts("52046502432 bytes in 1.47").bare.as_deref(),
+            Some("1.47")
+        );
     }
 
     #[test]
-    fn a_range_is_one_rate() {
-        let rate = &parts("in the 24-25Gb/s range").rates[0];
-        let span = rate.span(Base::Decimal);
-        assert!((span.low - 3e9).abs() < 1.0 && (span.high - 3.125e9).abs() < 1.0);
+    fn a_range_is_one_quantity() {
+        let cases = [
+            ("in the 24-25Gb/s range", 3e9, 3.125e9),
+            ("consistent between 6.7 and 8 Gbps", 0.8375e9, 1e9),
+            ("5 to 6 GB/s", 5e9, 6e9),
+        ];
+        for (text, low, high) in cases {
+            let found = parts(text);
+            let rates: Vec<Span> = found.rates().map(|rate| rate.span(Base::Decimal)).collect();
+            assert_eq!(rates.len(), 1, "{text}");
+            assert!(
+                (rates[0].low - low).abs() < 1.0 && (rates[0].high - high).abs() < 1.0,
+                "{text}"
+            );
+        }
+        let least = parts("8+ Gbps is observed");
+        assert_eq!(least.rates().count(), 1);
+    }
+
+    #[test]
+    fn the_same_in_another_unit_is_known_from_another_quantity() {
+        let cases = [
+            ("~9.5 Gb/s (1.19 GB/s) on UDP", true),
+            ("770MB/s / 734MiB/s", true),
+            ("1119 MB/s (9.39 Gbit/s)", true),
+            ("94.2 Mbits/sec, which is about 11.7 MB/s", true),
+            ("900/850 MB/s", false),
+            ("900 MB/s (850 MB/s with sync)", false),
+            ("900 MB/s write, 8 Gbit/s read", false),
+            ("100 MB/s (1 Gbit/s link)", false),
+        ];
+        for (text, again) in cases {
+            let found = parts(text);
+            assert_eq!(
+                found.list.iter().any(|part| part.again),
+                again,
+                "{text}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn letters_that_mean_bits_to_some_are_unclear() {
+        assert_eq!(parts("about 70 mb/s").unclear.as_deref(), Some("70 mb/s"));
+        assert_eq!(parts("about 70 MB/s").unclear, None);
     }
 }

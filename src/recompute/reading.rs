@@ -2,17 +2,20 @@
 //!
 //! Pure. Must not know: other lines, and whether the quantities agree.
 
-use crate::recompute::parts::{self, Parts, Quantity, Span, Time};
+use crate::recompute::parts::{self, Parts, Quantity, Span, Time, What, near};
 use crate::recompute::text::{Kind, Token};
-use crate::recompute::tools::{self, RSYNC, SCP, Tool};
-use crate::recompute::units::Base;
+use crate::recompute::tools::{self, RSYNC, SCP, Shape, Tool};
+use crate::recompute::units::{self, Base, Unit};
+
+/// Sizes of a tool's line that differ by more than this are of different things.
+const SAME_SIZE: f64 = 0.15;
 
 /// Quantities that somebody stated together.
 #[derive(Debug, Clone, Default)]
 pub struct Reading {
     /// The line they stand on, from 1.
     pub line: usize,
-    /// That line.
+    /// That line, or the sentence of it.
     pub text: String,
     /// The tool whose line it is.
     pub tool: Option<&'static Tool>,
@@ -28,23 +31,25 @@ pub struct Reading {
     pub sizes: Vec<Quantity>,
     /// In what time.
     pub time: Option<Time>,
-    /// Rates, the first one first.
+    /// The same time said again.
+    pub times: Vec<Time>,
+    /// Rates, the first one first; the others say it again.
     pub rates: Vec<Quantity>,
     /// Rates that the first one is the sum of.
     pub addends: Vec<Quantity>,
-    /// Operations a second, and the size of one.
+    /// Operations a second, and the bytes of one.
     pub operations: Option<(f64, Quantity)>,
     /// What else must be said.
     pub notes: Vec<String>,
 }
 
 impl Reading {
-    /// What a byte unit is where its word leaves it open.
+    /// What a quantity's prefix is where its word leaves it open.
     #[must_use]
     pub fn open(&self, quantity: &Quantity) -> Base {
         match self.tool {
             Some(tool) if quantity.unit.bits => tool.bits,
-            Some(tool) => tool.bytes,
+            Some(tool) => tool.bytes.unwrap_or(quantity.unit.usual),
             None => quantity.unit.usual,
         }
     }
@@ -53,6 +58,13 @@ impl Reading {
     #[must_use]
     pub fn span(&self, quantity: &Quantity) -> Span {
         quantity.span(self.open(quantity))
+    }
+
+    /// Whether the line leaves open what a quantity's prefix is.
+    #[must_use]
+    pub fn is_open(&self, quantity: &Quantity) -> bool {
+        let known = self.tool.is_some_and(|tool| tool.bytes.is_some());
+        quantity.unit.open() && !quantity.unit.bits && !known
     }
 
     /// The duration; one that was cut to whole seconds may be nearly a second longer.
@@ -69,186 +81,182 @@ impl Reading {
         }
         Some(time.span)
     }
+
+    /// Whether there is something to say of it.
+    fn is_whole(&self) -> bool {
+        !self.rates.is_empty() || self.size.is_some() && self.time.is_some()
+    }
 }
 
-/// Words of lines that state a setting or a link, nothing that was moved.
-const SETTINGS: &[&str] = &[
+/// Words of lines that state a setting, a unit or a moment of a transfer, nothing that was measured.
+const SILENT: &[&str] = &[
     "link is up",
     "link is down",
     "window size",
-    "speed: ",
-    " to download",
+    "bytes to download",
     "max bandwidth",
+    "= 1,000,000 byte",
+    "[eta ",
+    " eta ",
+    "%[",
+    "--:--:--",
 ];
+
+/// Words after a rate that make it one of a link.
+const LINKS: &[&str] = &[
+    "link",
+    "links",
+    "ethernet",
+    "nic",
+    "nics",
+    "adapter",
+    "switch",
+    "uplink",
+    "interface",
+];
+
+/// Whether a line tells nothing that was measured; the line as [`tools::plain`] gives it.
+fn is_silent(plain: &str) -> bool {
+    // `Speed: 10000Mb/s` is ethtool's.
+    plain.starts_with("speed: ")
+        || plain.ends_with(" eta")
+        || SILENT.iter().any(|word| plain.contains(word))
+}
+
+/// What a line holds.
+#[derive(Debug, Default)]
+pub struct Line {
+    /// Readings that are whole.
+    pub readings: Vec<Reading>,
+    /// Quantities of lines without any.
+    pub rest: Vec<Parts>,
+}
 
 /// The readings of a line.
 #[must_use]
-pub fn of(line: usize, text: &str, tokens: &[Token]) -> Vec<Reading> {
-    let lower = text.to_lowercase();
-    let mut parts = parts::of(tokens);
-    let tool = tools::of_line(text);
-    if tool.is_none() && SETTINGS.iter().any(|word| lower.contains(word))
-        || lower.trim_end().ends_with(" eta")
-    {
-        return Vec::new();
-    }
-    let mut reading = Reading {
+pub fn of(line: usize, text: &str, tokens: &[Token]) -> Line {
+    let plain = tools::plain(text);
+    let reading = Reading {
         line,
         text: text.trim().to_owned(),
-        tool,
         ..Reading::default()
     };
-    if tool.is_none() && parts.percent.is_some() && !parts.rates.is_empty() {
-        if let Some(done) = progress(&mut reading, tokens, &mut parts) {
-            return done;
+    if let Some(tool) = tools::of_line(&plain) {
+        let parts = parts::of(text, tokens);
+        let reading = Reading {
+            tool: Some(tool),
+            ..reading
+        };
+        let silent = plain.ends_with("(omitted)");
+        let readings = if silent {
+            Vec::new()
+        } else {
+            of_tool(tool.shape, reading, tokens, parts)
+        };
+        return Line {
+            readings,
+            ..Line::default()
+        };
+    }
+    if is_silent(&plain) {
+        return Line::default();
+    }
+    if let Some(readings) = progress(&reading, text, tokens) {
+        return Line {
+            readings,
+            ..Line::default()
+        };
+    }
+    prose(line, text, tokens)
+}
+
+fn of_tool(shape: Shape, mut reading: Reading, tokens: &[Token], parts: Parts) -> Vec<Reading> {
+    let rates: Vec<Quantity> = parts.rates().cloned().collect();
+    let mut times = parts.times().cloned();
+    match shape {
+        Shape::Sides => return sides(&reading, rates),
+        Shape::Marks => return marks(reading, &parts).into_iter().collect(),
+        Shape::Jobs => {
+            let again = parts.list.iter().filter(|part| part.again);
+            let again = again.filter_map(|part| match &part.what {
+                What::Rate(rate) => Some(rate.clone()),
+                _ => None,
+            });
+            reading.rates = rates.iter().take(1).cloned().chain(again.take(1)).collect();
+            // mint= and maxt=: the group ends with its longest job.
+            reading.time = times.next_back();
+        }
+        Shape::Whole => {
+            reading.rates = rates;
+            reading.time = times.next();
+        }
+        Shape::Streams | Shape::Named | Shape::Totals | Shape::File => {
+            reading.rates = rates.into_iter().take(1).collect();
+            reading.time = times.next();
         }
     }
-    match tool.map(|tool| tool.name) {
-        Some("nload") => return each_side(&reading, parts),
-        Some("CrystalDiskMark") => {
-            let before = text.split(':').next().unwrap_or("");
-            let before = text.find("):").map_or(before, |end| &text[..=end]);
-            reading.label = Some(before.split_whitespace().collect::<Vec<_>>().join(" "));
-            parts.times.clear();
-            if let (Some(iops), Some(block)) = (parts.iops, parts.sizes.first()) {
-                // What a block is called KB in old versions is 1024 bytes all the same.
-                let unit = block.unit;
-                let block = Quantity {
-                    unit: super::units::Unit {
-                        base: Some(Base::Binary),
-                        ..unit
-                    },
-                    number: Span::around(block.number.best, 0.0),
-                    ..block.clone()
-                };
-                reading.operations = Some((iops, block));
-            }
-            parts.sizes.clear();
+    match shape {
+        Shape::Streams => {
+            let inside = reading.text.trim_start_matches('[').split(']').next();
+            reading.label = inside.map(|id| id.trim().to_owned());
+            let mut roles = ["sender", "receiver"].into_iter();
+            reading.role = roles.find(|role| reading.text.ends_with(role));
+            reading.size = parts.sizes().next().cloned();
         }
-        Some("rsync") => total(&mut parts),
-        Some("wget" | "smbclient") => {
-            if let Some(size) = named(tokens) {
-                parts.sizes = vec![size];
-            }
-            // What smbclient says next is the mean over all files so far.
-            parts.rates.truncate(1);
-        }
-        Some("iperf" | "iperf3") => network(&mut reading, &mut parts),
-        Some("nuttcp") => {
+        Shape::Named => {
             let name = tokens.first().and_then(Token::word);
             let colon = tokens.get(1).is_some_and(|token| token.is(':'));
             reading.label = name.filter(|_| colon).map(str::to_owned);
-            parts.times.truncate(1);
+            reading.size = parts.sizes().next().cloned();
         }
-        _ => {}
+        Shape::Totals => reading.size = total(&parts),
+        Shape::File => {
+            reading.size = named(tokens);
+            // smbclient's `kb/s` are kilobytes.
+            for rate in &mut reading.rates {
+                rate.unit.bits = false;
+            }
+        }
+        _ => choose_size(&mut reading, &parts),
     }
-    if let Some(sum) = sum(tokens, &parts) {
-        reading.addends = sum;
-        parts.rates = parts.rates.split_off(parts.rates.len() - 1);
+    if reading.is_whole() {
+        vec![reading]
+    } else {
+        Vec::new()
     }
-    assembled(reading, parts)
 }
 
-/// The size is the one printed most finely; rates that can't be the same are readings of their own.
-fn assembled(mut reading: Reading, parts: Parts) -> Vec<Reading> {
-    let widths = parts.sizes.iter().map(|size| size.number.width());
-    let finest = widths
-        .enumerate()
-        .min_by(|a, b| a.1.total_cmp(&b.1))
-        .map(|(at, _)| at);
-    if let Some(at) = finest {
-        let chosen = parts.sizes[at].clone();
-        let bytes = reading.span(&chosen).best;
-        let others = parts.sizes.iter().enumerate().filter(|(other, _)| *other != at);
-        reading.sizes = others
-            .map(|(_, size)| size.clone())
-            .filter(|size| near(reading.span(size).best, bytes, 0.15))
-            .collect();
-        reading.size = Some(chosen);
-    }
-    reading.time = parts.times.into_iter().next();
-    let mut rates = parts.rates.into_iter();
-    let Some(first) = rates.next() else {
-        let whole = reading.size.is_some() && reading.time.is_some();
-        return if whole { vec![reading] } else { Vec::new() };
+/// The size that is printed most finely; those that are about the same say it again.
+fn choose_size(reading: &mut Reading, parts: &Parts) {
+    let sizes: Vec<&Quantity> = parts.sizes().collect();
+    let finest = sizes
+        .iter()
+        .min_by(|a, b| a.number.width().total_cmp(&b.number.width()));
+    let Some(finest) = finest else {
+        return;
     };
-    let known = reading.span(&first).best;
-    let mut apart = Vec::new();
-    for rate in rates {
-        if near(reading.span(&rate).best, known, 0.1) {
-            reading.rates.push(rate);
-        } else {
-            apart.push(rate);
-        }
-    }
-    reading.rates.insert(0, first);
-    let (line, text, tool) = (reading.line, reading.text.clone(), reading.tool);
-    let whole = reading.size.is_some() && reading.time.is_some();
-    let mut found = vec![reading];
-    if whole || tool.is_some() {
-        // With a size and a time there is one rate; what differs is said of it.
-        found[0].rates.extend(apart);
-    } else {
-        found.extend(apart.into_iter().map(|rate| Reading {
-            line,
-            text: text.clone(),
-            rates: vec![rate],
-            ..Reading::default()
-        }));
-    }
-    found
+    let bytes = reading.span(finest).best;
+    let others = sizes.iter().filter(|size| !std::ptr::eq(**size, *finest));
+    reading.sizes = others
+        .filter(|size| near(reading.span(size).best, bytes, SAME_SIZE))
+        .map(|size| (*size).clone())
+        .collect();
+    reading.size = Some((*finest).clone());
 }
 
-fn near(a: f64, b: f64, share: f64) -> bool {
-    b > 0.0 && (a / b - 1.0).abs() <= share
-}
-
-/// A finished progress line of rsync (size first) or scp (percentage first); None for other lines with a percentage.
-fn progress(reading: &mut Reading, tokens: &[Token], parts: &mut Parts) -> Option<Vec<Reading>> {
-    let clock = parts.times.iter().position(|time| time.clock.is_some())?;
-    let percent = parts.percent?;
-    let share = tokens.iter().position(|token| token.is('%'))?;
-    let first = tokens[0].number().filter(|_| share > 1);
-    if let Some(size) = first {
-        reading.tool = Some(&RSYNC);
-        reading.size = Some(Quantity::bytes(size));
-        // With -h its sizes are by 1000, unlike its rates.
-        if let Some(size) = parts.sizes.first() {
-            let unit = super::units::Unit {
-                base: size.unit.base.or(Some(Base::Decimal)),
-                ..size.unit
-            };
-            reading.size = Some(Quantity {
-                unit,
-                ..size.clone()
-            });
-        }
-    } else if parts.sizes.len() == 1 {
-        reading.tool = Some(&SCP);
-        reading.size = parts.sizes.pop();
-    } else {
-        return None;
-    }
-    if percent < 100.0 {
-        return Some(Vec::new());
-    }
-    reading.time = Some(parts.times.swap_remove(clock));
-    reading.rates = std::mem::take(&mut parts.rates);
-    Some(vec![std::mem::take(reading)])
-}
-
-/// nload's two sides: the left is what came in.
-fn each_side(reading: &Reading, parts: Parts) -> Vec<Reading> {
-    let word = reading.text.split(':').next().unwrap_or("").to_lowercase();
-    let word = match word.as_str() {
-        "curr" => "now",
-        "avg" => "average",
-        "max" => "peak",
+/// nload's two sides: the left is what came in. What acknowledges the other side is left out.
+fn sides(reading: &Reading, rates: Vec<Quantity>) -> Vec<Reading> {
+    let word = match reading.text.split(':').next() {
+        Some("Curr") => "now",
+        Some("Max") => "peak",
         _ => return Vec::new(),
     };
-    let both = parts.rates.len() > 1;
-    let sides = parts.rates.into_iter().enumerate();
-    let sides = sides.filter(|(_, rate)| rate.number.best > 0.0);
+    let most = rates
+        .iter()
+        .fold(0f64, |most, rate| most.max(rate.number.best));
+    let both = rates.len() > 1;
+    let sides = rates.into_iter().enumerate();
+    let sides = sides.filter(|(_, rate)| rate.number.best > 0.02 * most);
     sides
         .map(|(at, rate)| {
             let side = match (both, at) {
@@ -265,27 +273,33 @@ fn each_side(reading: &Reading, parts: Parts) -> Vec<Reading> {
         .collect()
 }
 
-/// rsync's totals: what was sent and what was received.
-fn total(parts: &mut Parts) {
-    if let [sent, received, ..] = parts.sizes.as_slice() {
-        let (a, b) = (sent.span(Base::Decimal), received.span(Base::Decimal));
-        let number = Span {
-            best: a.best + b.best,
-            low: a.low + b.low,
-            high: a.high + b.high,
-        };
-        let unit = super::units::Unit {
-            power: 0,
-            base: Some(Base::Decimal),
-            ..sent.unit
-        };
-        parts.sizes = vec![Quantity {
-            printed: format!("{} + {}", sent.printed, received.printed),
-            number,
-            loose: sent.loose,
-            unit,
-        }];
+/// A test of CrystalDiskMark.
+fn marks(mut reading: Reading, parts: &Parts) -> Option<Reading> {
+    let name = reading.text.rsplit_once(':').map_or("", |(name, _)| name);
+    reading.label = Some(name.split_whitespace().collect::<Vec<_>>().join(" "));
+    reading.rates = vec![parts.rates().next()?.clone()];
+    if let (Some(iops), Some(block)) = (parts.iops, parts.sizes().next()) {
+        // What a block is called KB in old versions is 1024 bytes all the same.
+        let mut block = block.clone().by(Base::Binary);
+        block.number = Span::around(block.number.best, 0.0);
+        reading.operations = Some((iops, block));
     }
+    Some(reading)
+}
+
+/// rsync's totals: what was sent and what was received.
+fn total(parts: &Parts) -> Option<Quantity> {
+    let mut sizes = parts.sizes();
+    let (sent, received) = (sizes.next()?, sizes.next()?);
+    let bytes = |size: &Quantity| size.span(Base::Decimal);
+    Some(Quantity {
+        printed: format!("{} + {}", sent.printed, received.printed),
+        number: bytes(sent).plus(bytes(received)),
+        loose: sent.loose,
+        unit: Unit::BYTE,
+        either: false,
+        range: false,
+    })
 }
 
 /// `of size 4442654720`, `saved [67108864/67108864]`.
@@ -298,21 +312,158 @@ fn named(tokens: &[Token]) -> Option<Quantity> {
     })
 }
 
-/// The id in brackets and the end that speaks.
-fn network(reading: &mut Reading, parts: &mut Parts) {
-    let inside = reading.text.trim_start_matches('[').split(']').next();
-    reading.label = inside.map(|id| id.trim().to_owned());
-    reading.role = ["sender", "receiver"]
-        .into_iter()
-        .find(|role| reading.text.ends_with(role));
-    // What follows the rate is the congestion window.
-    parts.sizes.truncate(1);
-    parts.rates.truncate(1);
+/// A finished progress line of rsync (size first) or scp (percentage first); None for other lines, nothing for an unfinished one.
+fn progress(reading: &Reading, text: &str, tokens: &[Token]) -> Option<Vec<Reading>> {
+    let share = tokens.iter().position(|token| token.is('%'))?;
+    let (before, after) = (tokens.get(..share)?, tokens.get(share + 1..)?);
+    let percent = before.last()?.number()?.value;
+    let after = parts::of(text, after).list;
+    let after: Vec<&What> = after.iter().map(|part| &part.what).collect();
+    let (tool, size, rate, time) = match after.as_slice() {
+        [What::Rate(rate), What::Time(time), ..] => (&RSYNC, done(text, before)?, rate, time),
+        [What::Size(size), What::Rate(rate), What::Time(time), ..] => {
+            (&SCP, size.clone(), rate, time)
+        }
+        _ => return None,
+    };
+    time.clock?;
+    if percent < 100.0 {
+        return Some(Vec::new());
+    }
+    Some(vec![Reading {
+        tool: Some(tool),
+        size: Some(size),
+        time: Some(time.clone()),
+        rates: vec![rate.clone()],
+        ..reading.clone()
+    }])
+}
+
+/// What rsync says it has moved: bytes, or with -h a number by 1000, unlike its rates.
+fn done(text: &str, tokens: &[Token]) -> Option<Quantity> {
+    if let Some(size) = parts::of(text, tokens).sizes().next() {
+        return Some(size.clone().by(Base::Decimal));
+    }
+    match tokens {
+        [first, _] => first.number().map(Quantity::bytes),
+        _ => None,
+    }
+}
+
+/// The readings of text that people wrote: sentence by sentence, and what belongs together in each.
+fn prose(line: usize, text: &str, tokens: &[Token]) -> Line {
+    let mut found = Line::default();
+    for clause in sentences(tokens) {
+        let (Some(first), Some(last)) = (clause.first(), clause.last()) else {
+            continue;
+        };
+        let empty = Reading {
+            line,
+            text: text[first.at..last.end].to_owned(),
+            ..Reading::default()
+        };
+        let parts = parts::of(text, clause);
+        let readings = match sum(&empty, clause, &parts) {
+            Some(reading) => vec![reading],
+            None => grouped(&empty, clause, &parts),
+        };
+        if readings.is_empty() {
+            found.rest.push(parts);
+        }
+        found.readings.extend(readings);
+    }
+    found
+}
+
+/// Tokens of a line, parted where a sentence ends.
+fn sentences(tokens: &[Token]) -> Vec<&[Token]> {
+    let mut sentences = Vec::new();
+    let mut from = 0;
+    for (at, token) in tokens.iter().enumerate() {
+        let ends = match &token.kind {
+            Kind::Mark('.' | '!' | '?') => tokens.get(at + 1).is_none_or(|next| !next.glued),
+            Kind::Mark(';') => true,
+            _ => false,
+        };
+        // `min.` and `sec.` are shortened.
+        let word = at.checked_sub(1).and_then(|before| tokens[before].word());
+        let short = word.is_some_and(|word| units::time(word).is_some() && word.len() > 1);
+        if ends && !(short && token.is('.')) {
+            sentences.push(&tokens[from..at]);
+            from = at + 1;
+        }
+    }
+    sentences.push(&tokens[from..]);
+    sentences
+}
+
+/// Readings of a sentence: a new one begins with a quantity whose kind the one before has already.
+fn grouped(empty: &Reading, tokens: &[Token], parts: &Parts) -> Vec<Reading> {
+    let mut readings = Vec::new();
+    let mut one = empty.clone();
+    let mut list: Vec<_> = parts.list.iter().collect();
+    // A clock in front of everything is the time of the day where there is another time.
+    let stamped = tokens
+        .iter()
+        .find(|token| !matches!(token.kind, Kind::Mark(_)))
+        .is_some_and(|token| token.clock().is_some());
+    if stamped && parts.times().count() > 1 {
+        list.remove(0);
+    }
+    for part in list {
+        let taken = match &part.what {
+            What::Size(_) => one.size.is_some(),
+            What::Time(_) => one.time.is_some(),
+            What::Rate(_) => !one.rates.is_empty(),
+        };
+        if taken && !part.again {
+            readings.push(std::mem::replace(&mut one, empty.clone()));
+        }
+        match &part.what {
+            What::Size(size) if one.size.is_some() => one.sizes.push(size.clone()),
+            What::Size(size) => one.size = Some(size.clone()),
+            What::Time(time) if one.time.is_some() => one.times.push(time.clone()),
+            What::Time(time) => one.time = Some(time.clone()),
+            What::Rate(rate) => one.rates.push(rate.clone()),
+        }
+    }
+    readings.push(one);
+    readings.retain(|one| one.is_whole() && !of_a_link(one, tokens));
+    readings.into_iter().flat_map(ends).collect()
+}
+
+/// A range of rates that nothing else is known of is two figures.
+fn ends(reading: Reading) -> Vec<Reading> {
+    let alone = reading.size.is_none() && reading.time.is_none();
+    let range = reading.rates.first().and_then(Quantity::ends);
+    let Some([low, high]) = range.filter(|_| alone) else {
+        return vec![reading];
+    };
+    let end = |label: &str, rate: Quantity| Reading {
+        label: Some(label.to_owned()),
+        rates: vec![rate],
+        ..reading.clone()
+    };
+    vec![end("lower end", low), end("upper end", high)]
+}
+
+/// A rate alone that is followed by a word for a link: `a 10 Gbit/s switch`.
+fn of_a_link(reading: &Reading, tokens: &[Token]) -> bool {
+    if reading.size.is_some() || reading.time.is_some() || reading.rates.len() != 1 {
+        return false;
+    }
+    let printed = &reading.rates[0].printed;
+    let last = printed.split_whitespace().next_back().unwrap_or("");
+    tokens.windows(2).any(|two| {
+        let unit = two[0].word().is_some_and(|word| last.ends_with(word));
+        let link = two[1].word().map(str::to_lowercase);
+        unit && link.is_some_and(|word| LINKS.contains(&word.as_str()))
+    })
 }
 
 /// `9.57 + 9.52 = 19.09 Gbit/s`: the addends, in the unit of the sum.
-fn sum(tokens: &[Token], parts: &Parts) -> Option<Vec<Quantity>> {
-    let total = parts.rates.last()?;
+fn sum(empty: &Reading, tokens: &[Token], parts: &Parts) -> Option<Reading> {
+    let total = parts.rates().next_back()?;
     let equals = tokens.iter().position(|token| token.is('='))?;
     let mut numbers = Vec::new();
     for (at, token) in tokens[..equals].iter().rev().enumerate() {
@@ -327,26 +478,57 @@ fn sum(tokens: &[Token], parts: &Parts) -> Option<Vec<Quantity>> {
     }
     let addends = numbers.into_iter().rev();
     let addends = addends.map(|number| Quantity::new(number.printed.clone(), number, total.unit));
-    Some(addends.collect())
+    Some(Reading {
+        rates: vec![total.clone()],
+        addends: addends.collect(),
+        ..empty.clone()
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recompute::text::{Writing, tokens};
+    use crate::recompute::number::Writing;
+    use crate::recompute::text::tokens;
 
     fn readings(text: &str) -> Vec<Reading> {
-        of(1, text, &tokens(text, Writing::default()).expect("readable"))
+        of(
+            1,
+            text,
+            &tokens(text, Writing::default()).expect("readable"),
+        )
+        .readings
     }
 
     #[test]
     fn progress_lines_are_told_apart() {
-        let rsync = readings("   4442654720 100%  234.90MB/s    0:00:18 (xfer#1, to-check=0/1)");
-        let scp = readings("a.bin                         100%   64MB  40.7MB/s   00:01    ");
-        assert_eq!(rsync[0].tool.map(|tool| tool.name), Some("rsync"));
-        assert_eq!(scp[0].tool.map(|tool| tool.name), Some("scp"));
-        assert!(readings("   32768   0%    1.00MB/s    0:00:00").is_empty());
-        assert!(readings("a.bin   38%   25MB  24.7MB/s   00:01 ETA").is_empty());
+        let cases = [
+            (
+                "   4442654720 100%  234.90MB/s    0:00:18 (xfer#1, to-check=0/1)",
+                "rsync",
+            ),
+            (
+                "  4,442,654,720 100%  234.90MB/s    0:00:18 (xfr#1, to-chk=0/1)",
+                "rsync",
+            ),
+            (
+                "a.bin                         100%   64MB  40.7MB/s   00:01    ",
+                "scp",
+            ),
+            ("backup-10GB.img   100% 9536MB 110.2MB/s   01:26", "scp"),
+        ];
+        for (line, name) in cases {
+            let found = readings(line);
+            assert_eq!(found.len(), 1, "{line}");
+            assert_eq!(found[0].tool.map(|tool| tool.name), Some(name), "{line}");
+        }
+        for line in [
+            "   32768   0%    1.00MB/s    0:00:00",
+            "a.bin   38%   25MB  24.7MB/s   00:01 ETA",
+            "dogImages.zip  100%[===========>]   1.05G  38.8MB/s    in 43s",
+        ] {
+            assert!(readings(line).is_empty(), "{line}");
+        }
     }
 
     #[test]
@@ -355,8 +537,9 @@ mod tests {
             "[   80.291618] ixgbe: eth3 NIC Link is Up 10 Gbps, Flow Control: RX/TX",
             "TCP window size: 27.4 KByte (default)",
             "Gigabyte: 8GB Memory & Q6600",
+            "behind a 10 Gbit/s switch",
         ] {
-            assert!(readings(line).is_empty(), "{line}");
+            assert!(readings(line).is_empty(), "{line}: {:?}", readings(line));
         }
     }
 
@@ -367,8 +550,30 @@ mod tests {
     }
 
     #[test]
-    fn different_rates_of_a_line_are_apart() {
-        assert_eq!(readings("900 MB/s write, without cache 20 MB/s").len(), 2);
-        assert_eq!(readings("841MiB/s (881MB/s)").len(), 1);
+    fn what_belongs_together_is_one_reading() {
+        let cases = [
+            ("900 MB/s write, without cache 20 MB/s", 2),
+            ("841MiB/s (881MB/s)", 1),
+            ("Downloading 49000MB for 1.47 minutes is: 568889KB/s.", 1),
+            ("5 GB in 50 s and 10 GB in 110 s", 2),
+            ("05:41:56 copied 5 GB in 50 s", 1),
+            (
+                "It has 8 GB of memory. 5 GB took 50 s; the other way 60 MB/s!",
+                2,
+            ),
+            (
+                "~9.5 Gb/s (1.19 GB/s) on UDP and slightly lower (~9.3 Gb/s) using TCP",
+                2,
+            ),
+        ];
+        for (line, count) in cases {
+            let found = readings(line);
+            assert_eq!(found.len(), count, "{line}: {found:?}");
+        }
+        let ends = readings("rates were in the 24-25Gb/s range");
+        let best: Vec<f64> = ends.iter().map(|end| end.rates[0].number.best).collect();
+        assert_eq!(best, [24.0, 25.0]);
+        let stamped = &readings("05:41:56 copied 5 GB in 50 s")[0];
+        assert!((stamped.seconds().expect("a time").best - 50.0).abs() < 1e-9);
     }
 }

@@ -4,36 +4,8 @@
 //! seconds. Must not know: units, tools.
 
 use crate::error::{Error, Result};
-
-/// A number as it was printed.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Number {
-    /// The text.
-    pub printed: String,
-    /// Its value.
-    pub value: f64,
-    /// Half of its last printed place.
-    pub half: f64,
-    /// Half of its last place that is not a zero before the point: 560 may stand for 555 to 565.
-    pub loose: f64,
-    /// Digits after the point.
-    pub decimals: usize,
-}
-
-/// Minutes and seconds, or hours, minutes and seconds.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Clock {
-    /// The text.
-    pub printed: String,
-    /// All of it in seconds.
-    pub seconds: f64,
-    /// Half of its last printed place, in seconds.
-    pub half: f64,
-    /// Whole minutes.
-    pub minutes: u64,
-    /// Whole seconds past them.
-    pub past: u64,
-}
+use crate::recompute::clock::{Clock, clock, minutes_and_seconds};
+use crate::recompute::number::{Number, Writing, number, run};
 
 /// What a token is.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,6 +25,10 @@ pub enum Kind {
 pub struct Token {
     /// What it is.
     pub kind: Kind,
+    /// Where it begins on the line, in bytes.
+    pub at: usize,
+    /// Where it ends.
+    pub end: usize,
     /// Nothing stands between it and the token before.
     pub glued: bool,
 }
@@ -92,24 +68,52 @@ impl Token {
     }
 }
 
-/// How numbers of a text are written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Writing {
-    /// `1.234,5` is one thousand and a bit, as in much of Europe.
-    pub decimal_comma: bool,
+/// The months as logs and listings shorten them.
+const MONTHS: &[&str] = &[
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+];
+
+/// A text from its bytes: UTF-8, or what Windows writes (UTF-16 with its mark); without the colours of a terminal.
+pub fn decoded(bytes: &[u8]) -> Result<String> {
+    let wide = |order: fn([u8; 2]) -> u16| {
+        let pairs = bytes[2..].chunks_exact(2);
+        let units: Vec<u16> = pairs.map(|pair| order([pair[0], pair[1]])).collect();
+        String::from_utf16_lossy(&units)
+    };
+    let text = match bytes {
+        [0xff, 0xfe, ..] => wide(u16::from_le_bytes),
+        [0xfe, 0xff, ..] => wide(u16::from_be_bytes),
+        [0xef, 0xbb, 0xbf, rest @ ..] => String::from_utf8_lossy(rest).into_owned(),
+        _ => String::from_utf8_lossy(bytes).into_owned(),
+    };
+    if text.contains('\0') {
+        return Err(Error::usage("this is no text"));
+    }
+    Ok(without_colours(&text))
 }
 
-const BLANKS_IN_NUMBERS: &[char] = &['\u{a0}', '\u{202f}', '\u{2009}', '\''];
+/// Without a terminal's escape sequences: `ESC [ .. letter`.
+fn without_colours(text: &str) -> String {
+    let mut pieces = text.split('\u{1b}');
+    let mut plain = pieces.next().unwrap_or("").to_owned();
+    for piece in pieces {
+        let rest = piece.strip_prefix('[').and_then(|piece| {
+            let end = piece.find(|c: char| c.is_ascii_alphabetic())?;
+            Some(&piece[end + 1..])
+        });
+        plain.push_str(rest.unwrap_or(piece));
+    }
+    plain
+}
 
 /// The tokens of a line. A number that could be two different ones is an error that says what to do.
 pub fn tokens(line: &str, writing: Writing) -> Result<Vec<Token>> {
     let mut found: Vec<Token> = Vec::new();
-    let mut rest = line;
-    let mut glued = false;
-    while let Some(first) = rest.chars().next() {
+    let mut at = 0;
+    while let Some(first) = line[at..].chars().next() {
+        let rest = &line[at..];
         if first.is_whitespace() {
-            rest = &rest[first.len_utf8()..];
-            glued = false;
+            at += first.len_utf8();
             continue;
         }
         let (kind, length) = if first.is_ascii_digit() {
@@ -120,9 +124,15 @@ pub fn tokens(line: &str, writing: Writing) -> Result<Vec<Token>> {
         } else {
             (Kind::Mark(first), first.len_utf8())
         };
-        found.push(Token { kind, glued });
-        rest = &rest[length..];
-        glued = true;
+        let glued = found.last().is_some_and(|token| token.end == at);
+        let end = at + length;
+        found.push(Token {
+            kind,
+            at,
+            end,
+            glued,
+        });
+        at = end;
     }
     Ok(found)
 }
@@ -139,11 +149,6 @@ fn word(text: &str) -> usize {
         end = at + c.len_utf8();
     }
     end
-}
-
-/// How many ASCII digits a text begins with.
-fn run(text: &str) -> usize {
-    text.bytes().take_while(u8::is_ascii_digit).count()
 }
 
 /// What begins with a digit: a date or an address (words), a clock, or a number.
@@ -163,14 +168,18 @@ fn digits(text: &str, writing: Writing, before: &[Token]) -> Result<(Kind, usize
     Ok((Kind::Number(number), length))
 }
 
-/// Whether what follows a date or a year is a time of the day.
+/// Whether what follows is a time of the day: after a date, a year, or a day of a month.
 fn of_the_day(before: &[Token]) -> bool {
-    before.last().is_some_and(|token| match &token.kind {
-        Kind::Word(word) => date(word) == Some(word.len()),
-        Kind::Number(number) => {
-            number.decimals == 0 && (1970.0..2200.0).contains(&number.value)
-        }
-        _ => false,
+    let Some(last) = before.last() else {
+        return false;
+    };
+    if let Some(word) = last.word() {
+        return date(word) == Some(word.len());
+    }
+    let month = before.iter().rev().nth(1).and_then(Token::word);
+    let month = month.is_some_and(|word| MONTHS.contains(&word.to_lowercase().as_str()));
+    last.number().is_some_and(|number| {
+        number.decimals == 0 && (month || (1970.0..2200.0).contains(&number.value))
     })
 }
 
@@ -200,221 +209,6 @@ fn date(text: &str) -> Option<usize> {
             _ => byte.is_ascii_digit(),
         });
     (shape && run(&text[8..]) == 2).then_some(10)
-}
-
-/// `1:47.07`, `0:00:18`, `00:40`.
-fn clock(text: &str) -> Option<(Clock, usize)> {
-    let first = run(text);
-    let mut at = first;
-    let mut parts: Vec<u64> = vec![text[..first].parse().ok()?];
-    while parts.len() < 3 && text[at..].starts_with(':') && run(&text[at + 1..]) == 2 {
-        parts.push(text[at + 1..at + 3].parse().ok()?);
-        at += 3;
-    }
-    let followed = text[at..].starts_with(':') && run(&text[at + 1..]) > 0;
-    if parts.len() < 2 || followed || parts[1..].iter().any(|part| *part > 59) {
-        return None;
-    }
-    let fraction = fraction(&text[at..]);
-    let past = parts.pop()?;
-    let minutes = parts
-        .iter()
-        .try_fold(0u64, |sum, part| sum.checked_mul(60)?.checked_add(*part))?;
-    let end = at + fraction;
-    let clock = made(&text[..end], minutes, past, &text[at..end])?;
-    Some((clock, end))
-}
-
-/// `1m47.070s`, `1m 52.31s`, `1h02m03s`.
-fn minutes_and_seconds(text: &str) -> Option<(Clock, usize)> {
-    let mut minutes = 0u64;
-    let mut at = 0;
-    let mut seen = false;
-    for (letter, times) in [('h', 60), ('m', 1)] {
-        let length = run(&text[at..]);
-        let part = &text[at..at + length];
-        if length > 0 && text[at + length..].starts_with(letter) {
-            minutes = minutes.checked_add(part.parse::<u64>().ok()?.checked_mul(times)?)?;
-            at += length + 1;
-            seen = true;
-            let blank = text[at..].starts_with(' ') && run(&text[at + 1..]) > 0;
-            at += usize::from(blank);
-        }
-    }
-    let length = run(&text[at..]);
-    if !seen || length == 0 {
-        return None;
-    }
-    let past = text[at..at + length].parse().ok()?;
-    at += length;
-    let length = fraction(&text[at..]);
-    let end = at + length;
-    let after = text[end..].strip_prefix('s')?;
-    if after.starts_with(char::is_alphanumeric) {
-        return None;
-    }
-    let clock = made(&text[..=end], minutes, past, &text[at..end])?;
-    Some((clock, end + 1))
-}
-
-/// The length of `.07`, or `,07` where that can be nothing else.
-fn fraction(text: &str) -> usize {
-    let length = run(text.get(1..).unwrap_or(""));
-    if length > 0 && text.starts_with(['.', ',']) {
-        length + 1
-    } else {
-        0
-    }
-}
-
-fn made(printed: &str, minutes: u64, past: u64, fraction: &str) -> Option<Clock> {
-    let places = fraction.len().saturating_sub(1);
-    let part: f64 = if places == 0 {
-        0.0
-    } else {
-        format!("0.{}", &fraction[1..]).parse().ok()?
-    };
-    Some(Clock {
-        printed: printed.to_owned(),
-        seconds: minutes.checked_mul(60)?.checked_add(past)? as f64 + part,
-        half: 0.5 * 10f64.powi(-i32::try_from(places).ok()?),
-        minutes,
-        past,
-    })
-}
-
-fn unclear(text: &str) -> Error {
-    Error::usage(format!(
-        "'{text}' could be two different numbers; write it without thousands separators and with a point, or say --decimal-comma \
-         where the comma is the decimal mark"
-    ))
-}
-
-/// A number with separators, decimals and an exponent.
-fn number(text: &str, writing: Writing) -> Result<(Number, usize)> {
-    let (group, point) = if writing.decimal_comma {
-        ('.', ',')
-    } else {
-        (',', '.')
-    };
-    let mut at = run(text);
-    let mut whole = text[..at].to_owned();
-    let mut grouped = None;
-    if at <= 3 {
-        let mut marks = [&[group], BLANKS_IN_NUMBERS].concat();
-        // Points that can be nothing but separators: more than one of them, three digits each.
-        if !writing.decimal_comma && groups(&text[at..], '.') > 1 {
-            marks.push('.');
-        }
-        for mark in marks {
-            let count = groups(&text[at..], mark);
-            if grouped.is_none() && count > 0 && (mark != group || count > 1 || whole != "0") {
-                for _ in 0..count {
-                    at += mark.len_utf8();
-                    whole.push_str(&text[at..at + 3]);
-                    at += 3;
-                }
-                grouped = Some(mark);
-            }
-        }
-    }
-    let mut decimals = String::new();
-    let after = &text[at..];
-    let length = run(after.get(1..).unwrap_or(""));
-    let other = if point == '.' { ',' } else { '.' };
-    let more = after.get(1 + length..).unwrap_or("");
-    let lists = |c: char| more.starts_with(c) && run(&more[1..]) > 0;
-    if after.starts_with(point) && length > 0 && grouped != Some(point) {
-        if lists(other) && length == 3 {
-            let end = at + 1 + length + 1 + run(&more[1..]);
-            return Err(unclear(&text[..end]));
-        }
-        after[1..=length].clone_into(&mut decimals);
-        at += 1 + length;
-    } else if after.starts_with(other) && length > 0 && !lists(other) {
-        // A comma that separates no thousands is a decimal mark; after groups of points it could be either.
-        if grouped.is_some() {
-            return Err(unclear(&text[..=at + length]));
-        }
-        if !writing.decimal_comma && (length != 3 || whole == "0") {
-            after[1..=length].clone_into(&mut decimals);
-            at += 1 + length;
-        }
-    }
-    let (exponent, length) = exponent(&text[at..]);
-    at += length;
-    let places = i32::try_from(decimals.len()).unwrap_or(i32::MAX);
-    let value: f64 = format!("{whole}.{decimals}0e{exponent}")
-        .parse()
-        .unwrap_or(f64::INFINITY);
-    if !value.is_finite() || value > 1e21 {
-        return Err(Error::usage(format!(
-            "'{}' is larger than anything that is measured",
-            shortened(&text[..at])
-        )));
-    }
-    let half = 0.5 * 10f64.powi(exponent.saturating_sub(places));
-    let zeros = whole.len() - whole.trim_end_matches('0').len();
-    let zeros = if decimals.is_empty() && value > 0.0 {
-        i32::try_from(zeros).unwrap_or(0)
-    } else {
-        0
-    };
-    let number = Number {
-        printed: text[..at].to_owned(),
-        value,
-        half,
-        loose: half * 10f64.powi(zeros),
-        decimals: decimals.len(),
-    };
-    Ok((number, at))
-}
-
-/// How many groups of three digits follow, each after that mark; none where the last has more digits or is followed by another
-/// of those marks and digits.
-fn groups(text: &str, mark: char) -> usize {
-    let mut count = 0;
-    let mut rest = text;
-    while let Some(after) = rest.strip_prefix(mark) {
-        if run(after) != 3 {
-            return if run(after) == 0 { count } else { 0 };
-        }
-        count += 1;
-        rest = &after[3..];
-    }
-    count
-}
-
-/// `e+06`: the power of ten, and the length.
-fn exponent(text: &str) -> (i32, usize) {
-    let Some(after) = text.strip_prefix(['e', 'E']) else {
-        return (0, 0);
-    };
-    let signed = after.trim_start_matches(['+', '-']);
-    let sign = after.len() - signed.len();
-    let length = run(signed);
-    let next = signed[length..].chars().next();
-    if sign > 1 || length == 0 || next.is_some_and(char::is_alphabetic) {
-        return (0, 0);
-    }
-    let power = after[..sign + length].parse().unwrap_or(9999);
-    (power, 1 + sign + length)
-}
-
-/// At most so much of a text that a sentence stays readable.
-#[must_use]
-pub fn shortened(text: &str) -> String {
-    const MOST: usize = 60;
-    let shown: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(MOST)
-        .collect();
-    if text.chars().count() > MOST {
-        format!("{shown}..")
-    } else {
-        shown
-    }
 }
 
 #[cfg(test)]
@@ -456,9 +250,18 @@ mod tests {
                 other => panic!("{text}: {other:?}"),
             }
         }
-        for text in ["1:7", "1:99", "10.0.0.253:5001", "1:2:3:4", "2010-02-25 16:01"] {
+        for text in [
+            "1:7",
+            "1:99",
+            "10.0.0.253:5001",
+            "1:2:3:4",
+            "2010-02-25 16:01",
+        ] {
             let tokens = tokens(text, Writing::default()).expect("readable");
-            assert!(tokens.iter().all(|token| token.clock().is_none()), "{text}: {tokens:?}");
+            assert!(
+                tokens.iter().all(|token| token.clock().is_none()),
+                "{text}: {tokens:?}"
+            );
         }
     }
 
@@ -489,7 +292,9 @@ mod tests {
     #[test]
     fn what_could_be_two_numbers_is_an_error() {
         for text in ["1.234,5", "12.345.678,9"] {
-            let error = tokens(text, Writing::default()).expect_err(text).to_string();
+            let error = tokens(text, Writing::default())
+                .expect_err(text)
+                .to_string();
             assert!(error.contains("--decimal-comma"), "{error}");
         }
         assert!(tokens("1e999", Writing::default()).is_err());
@@ -497,8 +302,51 @@ mod tests {
     }
 
     #[test]
+    fn a_comma_that_may_be_either_is_marked() {
+        for (text, either) in [
+            ("1,234", true),
+            ("1,234,567", false),
+            ("38,64", false),
+            ("1,234.5", false),
+        ] {
+            let Kind::Number(number) = one(text, Writing::default()) else {
+                panic!("{text}: a number");
+            };
+            assert_eq!(number.either, either, "{text}");
+        }
+    }
+
+    #[test]
+    fn bytes_of_windows_and_of_terminals_become_text() {
+        let wide: Vec<u8> = [0xfeff_u16, u16::from(b'M'), u16::from(b'B')]
+            .iter()
+            .flat_map(|unit| unit.to_le_bytes())
+            .collect();
+        assert_eq!(decoded(&wide).expect("text"), "MB");
+        assert_eq!(decoded(b"\xef\xbb\xbf1 GB").expect("text"), "1 GB");
+        assert_eq!(decoded(b"\x1b[1;32m1 GB\x1b[0m/s").expect("text"), "1 GB/s");
+        assert!(decoded(b"a\0b").is_err());
+    }
+
+    #[test]
+    fn times_of_the_day_are_no_durations() {
+        for text in [
+            "Dec  3 05:41:56",
+            "2010-02-25 16:01:00",
+            "Wed Mar 23 2016 19:30:54",
+        ] {
+            let tokens = tokens(text, Writing::default()).expect("readable");
+            assert!(
+                tokens.iter().all(|token| token.clock().is_none()),
+                "{text}: {tokens:?}"
+            );
+        }
+    }
+
+    #[test]
     fn units_stay_whole_words() {
-        let tokens = tokens("(30.0GiB/41847msec) 10.9 MB/sec.", Writing::default()).expect("readable");
+        let tokens =
+            tokens("(30.0GiB/41847msec) 10.9 MB/sec.", Writing::default()).expect("readable");
         let words: Vec<&str> = tokens.iter().filter_map(Token::word).collect();
         assert_eq!(words, ["GiB", "msec", "MB/sec"]);
     }

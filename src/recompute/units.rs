@@ -2,11 +2,8 @@
 //!
 //! Pure. Sizes are in bytes, rates in bytes per second, times in seconds. Must not know: tools, lines.
 
-use serde::Serialize;
-
 /// What a prefix multiplies by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Base {
     /// Powers of 1000.
     Decimal,
@@ -48,11 +45,40 @@ pub struct Unit {
 }
 
 impl Unit {
+    /// One byte.
+    pub const BYTE: Self = Self {
+        per: None,
+        bits: false,
+        power: 0,
+        base: Some(Base::Decimal),
+        usual: Base::Decimal,
+    };
+
     /// Bytes, or bytes per second, of one of it.
     #[must_use]
     pub fn factor(self, open: Base) -> f64 {
         let bytes = self.base.unwrap_or(open).number().powi(self.power);
         bytes / if self.bits { 8.0 } else { 1.0 } / self.per.unwrap_or(1.0)
+    }
+
+    /// Its name, for sums of what was printed in it.
+    #[must_use]
+    pub fn name(self) -> String {
+        let binary = self.base == Some(Base::Binary) && !self.bits;
+        let prefix = match self.power {
+            1 if binary => "Ki",
+            1 => "k",
+            2 if binary => "Mi",
+            2 => "M",
+            3 if binary => "Gi",
+            3 => "G",
+            4 if binary => "Ti",
+            4 => "T",
+            _ => "",
+        };
+        let amount = if self.bits { "bit" } else { "B" };
+        let per = if self.per.is_some() { "/s" } else { "" };
+        format!("{prefix}{amount}{per}")
     }
 
     /// Whether the word leaves open what the prefix is.
@@ -79,6 +105,7 @@ const PERIODS: &[(&str, f64)] = &[
     ("secs", 1.0),
     ("second", 1.0),
     ("seconds", 1.0),
+    ("sek", 1.0),
     ("min", 60.0),
     ("minute", 60.0),
     ("h", 3600.0),
@@ -91,6 +118,7 @@ const TIMES: &[(&str, f64)] = &[
     ("secs", 1.0),
     ("second", 1.0),
     ("seconds", 1.0),
+    ("sek", 1.0),
     ("sekunden", 1.0),
     ("ms", 1e-3),
     ("msec", 1e-3),
@@ -124,6 +152,18 @@ pub fn time(word: &str) -> Option<f64> {
         .map(|(_, seconds)| *seconds)
 }
 
+/// Whether a word is a rate or a size in letters that some mean as bits and some as bytes: `mb/s`.
+#[must_use]
+pub fn unclear(word: &str) -> bool {
+    let amount = word.split_once('/').map_or(
+        word,
+        |(amount, per)| {
+            if period(per).is_some() { amount } else { "" }
+        },
+    );
+    matches!(amount, "mb" | "gb" | "tb")
+}
+
 /// The seconds of a period after `/` or `per`.
 #[must_use]
 pub fn period(word: &str) -> Option<f64> {
@@ -155,7 +195,11 @@ fn of(word: &str, rate: bool) -> Option<Unit> {
     let lower = word.to_lowercase();
     let unit = |bits: bool, power: i32, base: Option<Base>| {
         // Bits are counted in thousands by nearly everyone.
-        let base = if power == 0 { Some(Base::Decimal) } else { base };
+        let base = if power == 0 {
+            Some(Base::Decimal)
+        } else {
+            base
+        };
         Some(Unit {
             per: None,
             bits,
@@ -209,7 +253,7 @@ fn of(word: &str, rate: bool) -> Option<Unit> {
 fn long(word: &str) -> Option<bool> {
     match word {
         "bit" | "bits" => Some(true),
-        "byte" | "bytes" => Some(false),
+        "byte" | "bytes" | "octet" | "octets" => Some(false),
         _ => None,
     }
 }
@@ -244,11 +288,20 @@ mod tests {
         ];
         for (word, factor) in cases {
             let unit = amount(word).expect(word);
-            assert!((unit.factor(Base::Decimal) / factor - 1.0).abs() < 1e-12, "{word}");
+            assert!(
+                (unit.factor(Base::Decimal) / factor - 1.0).abs() < 1e-12,
+                "{word}"
+            );
         }
         let letter = amount("M/s").expect("a rate");
         assert_eq!((letter.usual, letter.open()), (Base::Binary, true));
-        for word in ["user", "GHz", "ps", "steps", "m", "IOPS", "CPU", "SE", "mb/x"] {
+        assert!(unclear("mb/s") && unclear("gb") && !unclear("MB/s") && !unclear("mb/x"));
+        let names =
+            ["MBytes/sec", "GiB/s", "Mbps", "bytes"].map(|word| amount(word).expect(word).name());
+        assert_eq!(names, ["MB/s", "GiB/s", "Mbit/s", "B"]);
+        for word in [
+            "user", "GHz", "ps", "steps", "m", "IOPS", "CPU", "SE", "mb/x",
+        ] {
             assert_eq!(amount(word), None, "{word}");
         }
     }
