@@ -446,7 +446,8 @@ impl<'a> Reader<'a> {
         let adjacent = self.past == at;
         if let Some(What::Time(last)) = self.parts.list.last_mut().map(|last| &mut last.what) {
             let whole = last.span.best % 60.0 == 0.0 && last.span.best > 0.0;
-            let finer = seconds == 1.0 || seconds == 60.0 && last.span.best % 3600.0 == 0.0;
+            let finer = near(seconds, 1.0, 1e-9)
+                || near(seconds, 60.0, 1e-9) && last.span.best % 3600.0 == 0.0;
             if adjacent && whole && finer && last.clock.is_none() && number.value < 60.0 {
                 last.span = Span::around(last.span.best + span.best, number.half * seconds);
                 last.printed = format!("{} {printed}", last.printed);
@@ -456,7 +457,8 @@ impl<'a> Reader<'a> {
             }
         }
         let digits = (number.value.fract() * 100.0 + 1e-6).floor() as u64;
-        let like_a_clock = seconds == 60.0 && matches!(number.decimals, 2 | 4) && digits < 60;
+        let like_a_clock =
+            near(seconds, 60.0, 1e-9) && matches!(number.decimals, 2 | 4) && digits < 60;
         let time = Time {
             questioned: like_a_clock.then_some((number.value.floor() as u64, digits)),
             either: number.either,

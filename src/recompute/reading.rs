@@ -151,7 +151,7 @@ pub fn of(line: usize, text: &str, tokens: &[Token]) -> Line {
         let readings = if silent {
             Vec::new()
         } else {
-            of_tool(tool.shape, reading, tokens, parts)
+            of_tool(tool.shape, reading, tokens, &parts)
         };
         return Line {
             readings,
@@ -170,12 +170,12 @@ pub fn of(line: usize, text: &str, tokens: &[Token]) -> Line {
     prose(line, text, tokens)
 }
 
-fn of_tool(shape: Shape, mut reading: Reading, tokens: &[Token], parts: Parts) -> Vec<Reading> {
+fn of_tool(shape: Shape, mut reading: Reading, tokens: &[Token], parts: &Parts) -> Vec<Reading> {
     let rates: Vec<Quantity> = parts.rates().cloned().collect();
     let mut times = parts.times().cloned();
     match shape {
         Shape::Sides => return sides(&reading, rates),
-        Shape::Marks => return marks(reading, &parts).into_iter().collect(),
+        Shape::Marks => return marks(reading, parts).into_iter().collect(),
         Shape::Jobs => {
             let again = parts.list.iter().filter(|part| part.again);
             let again = again.filter_map(|part| match &part.what {
@@ -200,7 +200,7 @@ fn of_tool(shape: Shape, mut reading: Reading, tokens: &[Token], parts: Parts) -
             let inside = reading.text.trim_start_matches('[').split(']').next();
             reading.label = inside.map(|id| id.trim().to_owned());
             let mut roles = ["sender", "receiver"].into_iter();
-            reading.role = roles.find(|role| reading.text.ends_with(role));
+            reading.role = roles.find(|role| reading.text.ends_with(*role));
             reading.size = parts.sizes().next().cloned();
         }
         Shape::Named => {
@@ -209,7 +209,7 @@ fn of_tool(shape: Shape, mut reading: Reading, tokens: &[Token], parts: Parts) -
             reading.label = name.filter(|_| colon).map(str::to_owned);
             reading.size = parts.sizes().next().cloned();
         }
-        Shape::Totals => reading.size = total(&parts),
+        Shape::Totals => reading.size = total(parts),
         Shape::File => {
             reading.size = named(tokens);
             // smbclient's `kb/s` are kilobytes.
@@ -217,7 +217,7 @@ fn of_tool(shape: Shape, mut reading: Reading, tokens: &[Token], parts: Parts) -
                 rate.unit.bits = false;
             }
         }
-        _ => choose_size(&mut reading, &parts),
+        _ => choose_size(&mut reading, parts),
     }
     if reading.is_whole() {
         vec![reading]

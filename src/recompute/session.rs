@@ -113,11 +113,11 @@ impl Reader {
         if repeats(&self.session.readings, &reading) {
             return;
         }
-        if let Some(before) = self.session.readings.last_mut() {
-            if of_one_copy(before, &reading) {
-                before.rates.append(&mut reading.rates);
-                return;
-            }
+        if let Some(before) = self.session.readings.last_mut()
+            && of_one_copy(before, &reading)
+        {
+            before.rates.append(&mut reading.rates);
+            return;
         }
         self.session.readings.push(reading);
     }
