@@ -15,6 +15,7 @@ mod clock;
 mod links;
 mod number;
 mod parts;
+mod quantity;
 mod reading;
 mod session;
 mod text;
@@ -26,7 +27,7 @@ mod words;
 pub use check::Status;
 pub use links::{LINKS, Share};
 pub use number::Writing;
-pub use parts::Span;
+pub use quantity::Span;
 pub use text::decoded;
 pub use together::Reference;
 pub use words::trimmed;
@@ -153,10 +154,18 @@ fn excerpt(text: &str, read: &str) -> String {
         return characters.into_iter().collect();
     }
     let at = text.find(read).map_or(0, |at| text[..at].chars().count());
-    let from = at
-        .saturating_sub(SHOWN * 2 / 3)
-        .min(characters.len() - SHOWN);
-    let to = from + SHOWN;
+    let last = at + read.chars().count();
+    // From the beginning where that holds it, else from the beginning of a word.
+    let mut from = if last <= SHOWN {
+        0
+    } else {
+        at.saturating_sub(SHOWN / 2)
+    };
+    from = from.min(characters.len() - SHOWN);
+    while from > 0 && from < at && characters[from - 1] != ' ' {
+        from += 1;
+    }
+    let to = (from + SHOWN).min(characters.len());
     let shown: String = characters[from..to].iter().collect();
     let before = if from > 0 { ".." } else { "" };
     let after = if to < characters.len() { ".." } else { "" };

@@ -70,7 +70,9 @@ fn csv_and_json_hold_the_same_figures() {
     assert_eq!(rows.len(), findings.len());
     for (row, finding) in rows.iter().zip(findings) {
         let printed: f64 = row[column].parse().expect("a number");
-        let best = finding["rate_bytes_per_s"]["best"].as_f64().expect("a rate");
+        let best = finding["rate_bytes_per_s"]["best"]
+            .as_f64()
+            .expect("a rate");
         assert!((printed / best - 1.0).abs() < 1e-6, "{row:?}");
     }
 }
@@ -111,5 +113,8 @@ fn the_help_is_the_one_that_was_agreed() {
         .stdin(Stdio::null())
         .output()
         .expect("it runs");
-    assert_eq!(text(&output.stdout), include_str!("../fixtures/help/recompute.txt"));
+    assert_eq!(
+        text(&output.stdout),
+        include_str!("../fixtures/help/recompute.txt")
+    );
 }

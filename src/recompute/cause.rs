@@ -2,7 +2,7 @@
 //!
 //! Pure. Bytes, seconds, bytes per second. Must not know: other readings.
 
-use crate::recompute::parts::{Quantity, Span, near};
+use crate::recompute::quantity::{Quantity, Span, near};
 use crate::recompute::reading::Reading;
 use crate::recompute::units::Base;
 use crate::recompute::words;

@@ -86,14 +86,14 @@ fn fraction(text: &str) -> usize {
 
 fn made(printed: &str, minutes: u64, past: u64, fraction: &str) -> Option<Clock> {
     let places = fraction.len().saturating_sub(1);
-    let part: f64 = if places == 0 {
+    let below_one: f64 = if places == 0 {
         0.0
     } else {
         format!("0.{}", &fraction[1..]).parse().ok()?
     };
     Some(Clock {
         printed: printed.to_owned(),
-        seconds: minutes.checked_mul(60)?.checked_add(past)? as f64 + part,
+        seconds: minutes.checked_mul(60)?.checked_add(past)? as f64 + below_one,
         half: 0.5 * 10f64.powi(-i32::try_from(places).ok()?),
         minutes,
         past,

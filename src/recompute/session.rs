@@ -6,7 +6,8 @@ use std::collections::HashSet;
 
 use crate::error::{Error, Result};
 use crate::recompute::number::Writing;
-use crate::recompute::parts::{self, Parts, Quantity, Time};
+use crate::recompute::parts::{self, Parts};
+use crate::recompute::quantity::{Quantity, Time};
 use crate::recompute::reading::{self, Reading};
 use crate::recompute::text::{self, Token};
 

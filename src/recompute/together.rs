@@ -6,7 +6,7 @@
 use crate::recompute::cause;
 use crate::recompute::check::{Checked, Status, check, correction};
 use crate::recompute::links;
-use crate::recompute::parts::{Quantity, Span, near};
+use crate::recompute::quantity::{Quantity, Span, near};
 use crate::recompute::reading::Reading;
 use crate::recompute::session::APART;
 use crate::recompute::tools::Shape;
@@ -55,38 +55,40 @@ fn close(group: &mut Vec<Reading>, done: &mut Vec<Reading>) {
 
 fn total(group: &mut Vec<Reading>, role: Option<&'static str>) {
     let is_sum = |reading: &Reading| reading.label.as_deref() == Some("SUM");
-    let streams: Vec<&Reading> = group
+    let parallel: Vec<&Reading> = group
         .iter()
-        .filter(|reading| reading.role == role && streams(reading) && !is_sum(reading))
+        .filter(|reading| reading.role == role && is_stream(reading) && !is_sum(reading))
         .collect();
-    let mut labels: Vec<&Option<String>> = streams.iter().map(|reading| &reading.label).collect();
+    let mut labels: Vec<&Option<String>> = parallel.iter().map(|reading| &reading.label).collect();
     labels.sort_unstable();
     labels.dedup();
-    let ways = streams
+    let ways = parallel
         .iter()
         .any(|reading| reading.tool.is_some_and(|tool| tool.shape == Shape::Whole));
     // An interface's two ways are no sum.
     let least = if ways { 3 } else { 2 };
-    if labels.len() != streams.len() || streams.len() < least {
+    if labels.len() != parallel.len() || parallel.len() < least {
         return;
     }
-    let rates: Vec<Quantity> = streams
+    let rates: Vec<Quantity> = parallel
         .iter()
         .filter_map(|reading| reading.rates.first().cloned())
         .collect();
-    let Some(last) = streams.last() else { return };
-    let sum = together(last, &rates);
+    let Some(ending) = parallel.last() else {
+        return;
+    };
+    let added = together(ending, &rates);
     match group
         .iter_mut()
         .find(|reading| is_sum(reading) && reading.role == role)
     {
         Some(printed) => printed.addends = rates,
-        None => group.extend(sum),
+        None => group.extend(added),
     }
 }
 
 /// Whether it is one of several that may run at the same time.
-fn streams(reading: &Reading) -> bool {
+fn is_stream(reading: &Reading) -> bool {
     reading.label.is_some()
         && reading
             .tool

@@ -18,7 +18,7 @@ pub enum Shape {
     Sides,
     /// fio: its first rate, and behind it those of single jobs.
     Jobs,
-    /// CrystalDiskMark: a test's name with its block size, a rate, operations and a latency.
+    /// `CrystalDiskMark`: a test's name with its block size, a rate, operations and a latency.
     Marks,
     /// rsync: what was sent and what was received.
     Totals,

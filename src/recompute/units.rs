@@ -209,8 +209,8 @@ fn of(word: &str, rate: bool) -> Option<Unit> {
         })
     };
     for (prefix, power, base) in LONG_PREFIXES {
-        if let Some(rest) = lower.strip_prefix(prefix) {
-            return unit(long(rest)?, *power, *base);
+        if let Some(bits) = lower.strip_prefix(prefix).and_then(long) {
+            return unit(bits, *power, *base);
         }
     }
     if let Some(bits) = long(&lower) {

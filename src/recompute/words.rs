@@ -2,7 +2,7 @@
 //!
 //! Pure. Bytes, seconds, bytes per second. Must not know: readings.
 
-use crate::recompute::parts::Quantity;
+use crate::recompute::quantity::Quantity;
 use crate::recompute::units::{Base, Unit};
 
 /// A number with so many decimals and its thousands grouped: `49,635.4`.

@@ -141,6 +141,9 @@ fn rates(bytes_per_s: f64) -> String {
     )
 }
 
+/// Which of a link's shares.
+type Of = fn(&Share) -> Option<f64>;
+
 /// Shares of links in percent, a line for each way to see it.
 fn shares(shares: &[Share]) -> String {
     let mut text = format!("  {:<16}", "% of");
@@ -148,7 +151,7 @@ fn shares(shares: &[Share]) -> String {
         text.push_str(&format!("{:>9}", format!("{link} GbE")));
     }
     text.push('\n');
-    let ways: [(&str, fn(&Share) -> Option<f64>); 3] = [
+    let ways: [(&str, Of); 3] = [
         ("the line", |share| Some(share.of_line)),
         ("TCP at MTU 1500", |share| share.of_tcp_mtu_1500),
         ("TCP at MTU 9000", |share| share.of_tcp_mtu_9000),

@@ -3,7 +3,7 @@
 //! Pure. Bytes, seconds, bytes per second. Must not know: whether parts agree.
 
 use super::{Checked, Status, TOLERANCE};
-use crate::recompute::parts::Span;
+use crate::recompute::quantity::Span;
 use crate::recompute::units::Base;
 use crate::recompute::words;
 
@@ -80,6 +80,10 @@ pub(super) fn rounded(done: &mut Checked, computed: Span, printed: Span) {
         return;
     };
     if printed.best <= 0.0 || computed.width() <= 2.0 * TOLERANCE {
+        return;
+    }
+    // How long a network test took is known anyway.
+    if done.reading.tool.is_some_and(|tool| tool.network) {
         return;
     }
     let cut = done.reading.tool.is_some_and(|tool| tool.cuts);

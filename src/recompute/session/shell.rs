@@ -3,7 +3,8 @@
 //! Pure. Must not know: readings.
 
 use crate::recompute::number::Number;
-use crate::recompute::parts::{self, Quantity, Span, Time};
+use crate::recompute::parts;
+use crate::recompute::quantity::{Quantity, Span, Time};
 use crate::recompute::text::Token;
 use crate::recompute::units::Base;
 

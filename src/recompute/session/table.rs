@@ -2,7 +2,7 @@
 //!
 //! Pure. Must not know: other lines.
 
-use crate::recompute::parts::{Quantity, Span};
+use crate::recompute::quantity::{Quantity, Span};
 use crate::recompute::reading::Reading;
 use crate::recompute::text::Token;
 use crate::recompute::tools::IFSTAT;
