@@ -96,7 +96,7 @@ impl Reader {
         } else if let Some(file) = shell::listed(line, tokens) {
             self.files.push(file);
         } else if let Some(time) = shell::elapsed(line, tokens) {
-            let reading = self.timed(at, line, &time);
+            let reading = self.timed(at, &time);
             if reading.is_none() {
                 self.session.rest.push(parts::of(line, tokens));
             }
@@ -130,7 +130,7 @@ impl Reader {
     }
 
     /// A timed command moved the file that it names, where a listing told its size.
-    fn timed(&self, line: usize, text: &str, time: &Time) -> Option<Reading> {
+    fn timed(&self, line: usize, time: &Time) -> Option<Reading> {
         let named = self
             .files
             .iter()
@@ -143,7 +143,7 @@ impl Reader {
         };
         Some(Reading {
             line,
-            text: text.trim().to_owned(),
+            text: format!("{name}, {} in {}", size.printed, time.printed),
             command: self.command.first().cloned(),
             size: Some(size.clone()),
             time: Some(time.clone()),
