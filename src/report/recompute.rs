@@ -130,7 +130,11 @@ fn one(finding: &Finding, recomputed: &Recomputed) -> String {
 
 /// A rate in the units that people mix up.
 fn rates(bytes_per_s: f64) -> String {
-    let places = |value: f64| if value < 1.0 { 6 } else { 3 };
+    let places = |value: f64| match value {
+        value if value < 0.01 => 6,
+        value if value < 1.0 => 4,
+        _ => 3,
+    };
     let megabytes = bytes_per_s / 1e6;
     format!(
         "{} MB/s = {} MiB/s = {} KiB/s = {} Gbit/s",
