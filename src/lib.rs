@@ -10,6 +10,7 @@ pub mod engine;
 pub mod error;
 pub mod fleet;
 pub mod guard;
+pub mod import;
 pub mod iperf3;
 pub mod line;
 pub mod network;

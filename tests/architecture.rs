@@ -26,8 +26,8 @@ const FLOORS: &[(u32, &[&str])] = &[
             "recompute",
         ],
     ),
-    // A report sees floors 0 and 1 only, though the conductor uses it.
-    (2, &["target", "probe", "guard", "servers", "report"]),
+    // A report and an import see floors 0 and 1 only, though the conductor uses them.
+    (2, &["target", "probe", "guard", "servers", "report", "import"]),
     (3, &["engine"]),
     (4, &["fleet"]),
     (5, &["stage"]),
