@@ -9,7 +9,9 @@ use serde_json::Value;
 use crate::error::{Error, Result};
 use crate::recompute::{Writing, decoded};
 use crate::record::{Interval, Row};
+use crate::verdict::case::Case;
 
+pub mod cases;
 mod crystaldiskmark;
 mod diskspd;
 mod elbencho;
@@ -28,6 +30,8 @@ pub struct Imported {
     pub settings: Value,
     /// Its tests with their samples; the run's id is for the caller to set.
     pub tests: Vec<(Row, Vec<Interval>)>,
+    /// Cases that were judged already, of our own diagnoses.
+    pub judged: Vec<Case>,
     /// What must be said of them.
     pub notes: Vec<String>,
 }

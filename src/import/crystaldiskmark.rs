@@ -59,6 +59,7 @@ pub(super) fn read(input: &Input<'_>) -> Option<Result<Imported>> {
         tool: format!("CrystalDiskMark {version}"),
         tests: tests.collect(),
         settings: Value::Object(settings),
+        judged: Vec::new(),
         notes,
     }))
 }

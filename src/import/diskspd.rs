@@ -60,6 +60,7 @@ pub(super) fn read(input: &Input<'_>) -> Option<Result<Imported>> {
         tool: "diskspd".into(),
         settings: Value::Array(settings),
         tests,
+        judged: Vec::new(),
         notes,
     }))
 }

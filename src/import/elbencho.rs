@@ -100,6 +100,7 @@ fn phases(input: &Input<'_>, text: &str) -> Result<Imported> {
         tool: "elbencho".into(),
         settings: Value::Object(settings),
         tests,
+        judged: Vec::new(),
         notes,
     })
 }

@@ -28,6 +28,9 @@ pub(super) fn text(input: &Input<'_>) -> Option<Result<Imported>> {
     text::read(input)
 }
 
+/// Engines that keep one request under way whatever depth is asked of them.
+const ONE_AT_A_TIME: &[&str] = &["sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"];
+
 /// A job's options, by fio's names.
 #[derive(Debug, Clone, Default)]
 struct Options(Map<String, Value>);
@@ -124,7 +127,10 @@ impl Options {
         if self.is_set("direct") {
             negotiated.push("direct");
         }
-        let depth = self.number("iodepth").unwrap_or(u64::from(known));
+        let depth = match self.number("iodepth") {
+            Some(_) if ONE_AT_A_TIME.contains(&engine) => 1,
+            told => told.unwrap_or(u64::from(known)),
+        };
         let durability = self.durability();
         Test {
             row: Row {
@@ -213,6 +219,14 @@ fn rows(
     notes: &mut Vec<String>,
 ) -> Vec<(Row, Vec<Interval>)> {
     let asked = directions(options.pattern());
+    let engine = options.get("ioengine").unwrap_or("psync");
+    let depth = options.number("iodepth").filter(|depth| *depth > 1);
+    if let Some(depth) = depth.filter(|_| ONE_AT_A_TIME.contains(&engine)) {
+        notes.push(format!(
+            "{}: a depth of {depth} was asked for, but its engine {engine} keeps one request under way",
+            test.row.workload
+        ));
+    }
     let any = sides.iter().any(|(_, side)| side.moved());
     let mut found = Vec::new();
     for (direction, side) in sides {

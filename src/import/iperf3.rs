@@ -39,6 +39,7 @@ pub(super) fn read(input: &Input<'_>) -> Option<Result<Imported>> {
         tool: version.to_owned(),
         settings: first["start"]["test_start"].clone(),
         tests: imported,
+        judged: Vec::new(),
         notes,
     }))
 }

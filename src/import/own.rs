@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::{Imported, Input};
 use crate::error::{Error, Result};
 use crate::record::{Row, SCHEMA_VERSION};
+use crate::verdict::case::Case;
 
 #[derive(Deserialize)]
 struct Record {
@@ -16,6 +17,14 @@ struct Record {
     #[serde(default)]
     plan: Value,
     rows: Vec<Row>,
+    #[serde(default)]
+    judged: Vec<Judged>,
+}
+
+/// A workload of a diagnosis.
+#[derive(Deserialize)]
+struct Judged {
+    case: Case,
 }
 
 pub(super) fn read(input: &Input<'_>) -> Option<Result<Imported>> {
@@ -37,6 +46,7 @@ fn record(value: &Value) -> Result<Imported> {
         tool: format!("nasgauge {}", record.nasgauge_version),
         settings: record.plan,
         tests: record.rows.into_iter().map(|row| (row, Vec::new())).collect(),
+        judged: record.judged.into_iter().map(|judged| judged.case).collect(),
         notes: Vec::new(),
     })
 }

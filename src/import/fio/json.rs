@@ -64,6 +64,7 @@ fn run(input: &Input<'_>, object: &Object<'_>) -> Result<Imported> {
         tool: value["fio version"].as_str().unwrap_or("fio").to_owned(),
         settings: Value::Object(settings),
         tests,
+        judged: Vec::new(),
         notes,
     })
 }

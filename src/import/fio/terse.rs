@@ -69,6 +69,7 @@ fn run<'a>(
         tool,
         settings: json!({ "format": "terse" }),
         tests,
+        judged: Vec::new(),
         notes,
     })
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Options, rows, trouble};
 use crate::error::Result;
-use crate::import::test::Side;
+use crate::import::test::{Side, Test};
 use crate::import::{Imported, Input};
 use crate::recompute::{Writing, recompute};
 use crate::record::Status;
@@ -15,11 +15,13 @@ use crate::record::Status;
 #[derive(Debug, Default)]
 struct Job {
     name: String,
+    /// Which of several runs in one text, and which group of it.
+    run: (usize, String),
     clones: u16,
     error: Option<String>,
     started: String,
-    read: Side,
-    write: Side,
+    /// Of reads and of writes.
+    sides: [Side; 2],
     /// Processor time as a share of the wall clock.
     cpu_share: Option<f64>,
     ops: [Option<u64>; 2],
@@ -36,16 +38,19 @@ fn run(input: &Input<'_>) -> Result<Imported> {
     let mut jobs: Vec<Job> = Vec::new();
     let mut lines = input.text.lines().peekable();
     let mut direction = "";
+    let mut runs = 0;
     while let Some(raw) = lines.next() {
         let line = raw.trim();
         if let Some((name, options)) = header(line) {
             settings.insert(name, options);
         } else if let Some(version) = version(line) {
             tool = version;
-        } else if let Some(job) = begins(line) {
+        } else if let Some(mut job) = begins(line) {
+            job.run.0 = runs;
             jobs.push(job);
             direction = "";
         } else if line.starts_with("Run status") || line.starts_with("Disk stats") {
+            runs += usize::from(line.starts_with("Run status"));
             direction = "end";
         } else if let (Some(job), false) = (jobs.last_mut(), direction == "end") {
             if let Some((way, side)) = whole(line, input.writing) {
@@ -63,36 +68,71 @@ fn run(input: &Input<'_>) -> Result<Imported> {
     let trouble = trouble(input.text);
     let mut notes = Vec::new();
     let mut tests = Vec::new();
-    for job in jobs {
-        let options = options(&settings, &job.name);
-        let mut test = options.test(&job.name, input.name, job.clones);
-        if let (Some(Value::Object(told)), false) = (settings.get_mut(&job.name), job.started.is_empty()) {
+    for clones in grouped(jobs) {
+        let first = &clones[0];
+        let options = options(&settings, &first.name);
+        let lanes: u16 = clones.iter().map(|job| job.clones).fold(0, u16::saturating_add);
+        let mut test = options.test(&first.name, input.name, lanes);
+        if !first.started.is_empty()
+            && let Some(Value::Object(told)) = settings.get_mut(&first.name)
+        {
             // Local time of a zone that it does not tell.
-            told.insert("started".into(), Value::String(job.started.clone()));
+            told.insert("started".into(), Value::String(first.started.clone()));
         }
-        if let Some((status, sentence)) = &trouble {
-            test.row.status = *status;
-            test.row.error = Some(sentence.clone());
+        outcome(&mut test, &clones, trouble.as_ref());
+        if clones.len() > 1 {
+            notes.push(format!(
+                "{}: {} clones are added up; their percentiles can't be",
+                first.name,
+                clones.len()
+            ));
         }
-        if let Some(error) = &job.error {
-            test.row.status = Status::Failed;
-            test.row.error.get_or_insert_with(|| error.clone());
-        }
-        test.row.errors = u64::from(test.row.status == Status::Failed);
         let mut sides = Vec::new();
-        for (at, (way, side)) in [("read", job.read), ("write", job.write)].into_iter().enumerate() {
-            sides.push((way, exact(side, job.ops[at], options.block(way))));
+        for (at, way) in ["read", "write"].into_iter().enumerate() {
+            let each = clones.iter().map(|job| exact(&job.sides[at], job.ops[at], options.block(way)));
+            let whole = each.filter(Side::moved).reduce(Side::with);
+            sides.push((way, whole.unwrap_or_default()));
         }
-        let longest = sides.iter().filter_map(|(_, side)| side.seconds).fold(0f64, f64::max);
-        test.cpu_s = job.cpu_share.map(|share| share * longest * f64::from(job.clones.max(1)));
+        let cpu = clones.iter().map(|job| {
+            let seconds = job.sides.iter().filter_map(|side| side.seconds).fold(0f64, f64::max);
+            Some(job.cpu_share? * seconds * f64::from(job.clones.max(1)))
+        });
+        test.cpu_s = cpu.sum();
         tests.extend(rows(&test, &options, &sides, &mut notes));
     }
     Ok(Imported {
         tool,
         settings: Value::Object(settings),
         tests,
+        judged: Vec::new(),
         notes,
     })
+}
+
+/// Jobs, with the clones of one that ran at the same time together.
+fn grouped(jobs: Vec<Job>) -> Vec<Vec<Job>> {
+    let mut groups: Vec<Vec<Job>> = Vec::new();
+    for job in jobs {
+        let alike = |group: &&mut Vec<Job>| group[0].name == job.name && group[0].run == job.run;
+        match groups.iter_mut().find(alike) {
+            Some(group) => group.push(job),
+            None => groups.push(vec![job]),
+        }
+    }
+    groups
+}
+
+/// How it ended.
+fn outcome(test: &mut Test, clones: &[Job], trouble: Option<&(Status, String)>) {
+    if let Some((status, sentence)) = trouble {
+        test.row.status = *status;
+        test.row.error = Some(sentence.clone());
+    }
+    if let Some(error) = clones.iter().find_map(|job| job.error.as_ref()) {
+        test.row.status = Status::Failed;
+        test.row.error.get_or_insert_with(|| error.clone());
+    }
+    test.row.errors = u64::from(test.row.status == Status::Failed);
 }
 
 /// `NAME: (g=0): rw=read, bs=(R) 512KiB-512KiB, (W) .., ioengine=libaio, iodepth=8`.
@@ -143,7 +183,7 @@ fn version(line: &str) -> Option<String> {
 /// `NAME: (groupid=0, jobs=4): err= 0: pid=8843: Sat Jan  8 17:06:40 2022`.
 fn begins(line: &str) -> Option<Job> {
     let (name, rest) = line.split_once(": (groupid=")?;
-    let (_, rest) = rest.split_once("jobs=")?;
+    let (group, rest) = rest.split_once(", jobs=")?;
     let (clones, rest) = rest.split_once("): err=")?;
     let rest = rest.trim();
     let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
@@ -155,6 +195,7 @@ fn begins(line: &str) -> Option<Job> {
     let words = words.trim().trim_start_matches(':').trim();
     Some(Job {
         name: name.to_owned(),
+        run: (0, group.to_owned()),
         clones: clones.trim().parse().unwrap_or(1),
         error: (error != "0").then(|| format!("fio ended with error {error} {words}").trim().to_owned()),
         started: date.trim().to_owned(),
@@ -185,7 +226,7 @@ fn whole(line: &str, writing: Writing) -> Option<(&'static str, Side)> {
 }
 
 fn of<'a>(job: &'a mut Job, way: &str) -> &'a mut Side {
-    if way == "write" { &mut job.write } else { &mut job.read }
+    &mut job.sides[usize::from(way == "write")]
 }
 
 /// A number with fio's own `K` and `M`, which are thousands and millions.
@@ -251,16 +292,16 @@ fn detail(job: &mut Job, direction: &str, line: &str) {
 }
 
 /// Bytes and operations to the last one, where fio counted them and blocks are alike; the printed size is rounded.
-fn exact(side: Side, ops: Option<u64>, block: Option<u64>) -> Side {
+fn exact(side: &Side, ops: Option<u64>, block: Option<u64>) -> Side {
     let Some(ops) = ops.filter(|ops| *ops > 0 && side.moved()) else {
-        return side;
+        return side.clone();
     };
     let bytes = block.and_then(|block| ops.checked_mul(block));
     let near = |bytes: &u64| (*bytes as f64 / side.bytes as f64 - 1.0).abs() < 0.01;
     Side {
         bytes: bytes.filter(near).unwrap_or(side.bytes),
         ops,
-        ..side
+        ..side.clone()
     }
 }
 
