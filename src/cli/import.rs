@@ -52,7 +52,10 @@ pub(super) fn main(args: &ImportArgs, global: &Global) -> Result<u8> {
     let writing = Writing {
         decimal_comma: args.decimal_comma,
     };
-    let out = args.out.clone().map_or_else(|| Out::Below("results".into()), Out::Exactly);
+    let out = args
+        .out
+        .clone()
+        .map_or_else(|| Out::Below("results".into()), Out::Exactly);
     let outcome = keep(&args.files, writing, args.layer.map(Layer::stage), &out)?;
     if !global.quiet {
         for note in &outcome.notes {
@@ -62,8 +65,11 @@ pub(super) fn main(args: &ImportArgs, global: &Global) -> Result<u8> {
     }
     match global.format {
         Format::Table => {
-            let (network, storage): (Vec<_>, Vec<_>) =
-                outcome.rows.iter().cloned().partition(|row| row.is_stream());
+            let (network, storage): (Vec<_>, Vec<_>) = outcome
+                .rows
+                .iter()
+                .cloned()
+                .partition(|row| row.is_stream());
             if !storage.is_empty() {
                 print!("{}", report::table::rows(&storage));
             }

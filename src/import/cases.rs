@@ -34,7 +34,10 @@ pub fn publication(files: &[(String, Imported)]) -> Result<Published> {
         .flat_map(|(_, one)| one.tests.iter().map(|(row, _)| row))
         .filter(|row| row.status == Status::Ok)
         .collect();
-    let mut cases: Vec<Case> = files.iter().flat_map(|(_, one)| one.judged.clone()).collect();
+    let mut cases: Vec<Case> = files
+        .iter()
+        .flat_map(|(_, one)| one.judged.clone())
+        .collect();
     if cases.is_empty() {
         cases = workloads(&rows);
     }
@@ -45,10 +48,12 @@ pub fn publication(files: &[(String, Imported)]) -> Result<Published> {
             names.join(", ")
         )));
     }
-    let notes = files.iter().flat_map(|(name, one)| {
-        one.notes.iter().map(move |note| format!("{name}: {note}"))
-    });
-    let conditions = files.iter().map(|(name, one)| format!("{name}: {}", one.tool));
+    let notes = files
+        .iter()
+        .flat_map(|(name, one)| one.notes.iter().map(move |note| format!("{name}: {note}")));
+    let conditions = files
+        .iter()
+        .map(|(name, one)| format!("{name}: {}", one.tool));
     Ok(Published {
         id: "imported".into(),
         title: "results of other runs".into(),
@@ -81,7 +86,10 @@ fn workloads(rows: &[&Row]) -> Vec<Case> {
             None => groups.push(vec![row]),
         }
     }
-    groups.iter().filter_map(|group| case(group, rows)).collect()
+    groups
+        .iter()
+        .filter_map(|group| case(group, rows))
+        .collect()
 }
 
 fn direction(row: &Row) -> Option<Direction> {
@@ -139,10 +147,16 @@ fn case(group: &[&Row], rows: &[&Row]) -> Option<Case> {
 /// The mean over repeats, for writes the durable rate where all tell one; with all their marks.
 fn figure(rows: &[&Row]) -> Option<Figure> {
     let durable: Option<Vec<f64>> = rows.iter().map(|row| Some(row.durable()?.0)).collect();
-    let accepted: Vec<f64> = rows.iter().filter_map(|row| Some(row.throughput()?.0)).collect();
+    let accepted: Vec<f64> = rows
+        .iter()
+        .filter_map(|row| Some(row.throughput()?.0))
+        .collect();
     let mean = mean_of(&durable.unwrap_or(accepted))?;
     let has = |flag: &Flag| rows.iter().any(|row| row.flags.contains(flag));
-    let marks = MARKS.iter().filter(|(flag, _)| has(flag)).map(|(_, mark)| *mark);
+    let marks = MARKS
+        .iter()
+        .filter(|(flag, _)| has(flag))
+        .map(|(_, mark)| *mark);
     Some(Figure {
         low: mean.interval.map(|(low, _)| Rate(low.max(0.0))),
         high: mean.interval.map(|(_, high)| Rate(high)),
@@ -192,7 +206,10 @@ mod tests {
         let files = [
             imported(vec![row("run", "read", 116), row("run", "read", 114)]),
             imported(vec![network]),
-            imported(vec![row("storage", "read", 500), row("storage", "write", 30)]),
+            imported(vec![
+                row("storage", "read", 500),
+                row("storage", "write", 30),
+            ]),
         ];
         let published = publication(&files).expect("cases");
         assert_eq!(published.case.len(), 1);
@@ -207,7 +224,8 @@ mod tests {
 
     #[test]
     fn layers_alone_are_no_case() {
-        let error = publication(&[imported(vec![row("storage", "read", 500)])]).expect_err("no workload");
+        let error =
+            publication(&[imported(vec![row("storage", "read", 500)])]).expect_err("no workload");
         assert!(error.to_string().contains("layers only"), "{error}");
     }
 }

@@ -25,9 +25,16 @@ struct Line {
 }
 
 pub(super) fn read(input: &Input<'_>) -> Option<Result<Imported>> {
-    let begins = |line: &&str| line.trim_start_matches(['/', ' ']).starts_with("CrystalDiskMark ");
+    let begins = |line: &&str| {
+        line.trim_start_matches(['/', ' '])
+            .starts_with("CrystalDiskMark ")
+    };
     let head = input.text.lines().find(begins)?;
-    let version = head.split("CrystalDiskMark ").nth(1)?.split_whitespace().next()?;
+    let version = head
+        .split("CrystalDiskMark ")
+        .nth(1)?
+        .split_whitespace()
+        .next()?;
     let mut section = None;
     let mut settings = Map::new();
     let mut lines = Vec::new();
@@ -49,12 +56,15 @@ pub(super) fn read(input: &Input<'_>) -> Option<Result<Imported>> {
         }
     }
     let seconds = seconds(&settings);
-    let mut notes = vec!["CrystalDiskMark prints the best of its runs: rows are marked max".to_owned()];
+    let mut notes =
+        vec!["CrystalDiskMark prints the best of its runs: rows are marked max".to_owned()];
     if seconds.is_none() {
         notes.push("it does not tell its measured time: bytes are those of one second".to_owned());
     }
     let size = settings.get("test").and_then(Value::as_str).and_then(size);
-    let tests = lines.iter().map(|line| (row(line, input.name, seconds, size), Vec::new()));
+    let tests = lines
+        .iter()
+        .map(|line| (row(line, input.name, seconds, size), Vec::new()));
     Some(Ok(Imported {
         tool: format!("CrystalDiskMark {version}"),
         tests: tests.collect(),
@@ -66,7 +76,9 @@ pub(super) fn read(input: &Input<'_>) -> Option<Result<Imported>> {
 
 /// One of its lines; None for others and for mixed ones, of which it does not tell the parts.
 fn test(line: &str, section: Option<&'static str>, input: &Input<'_>) -> Option<Line> {
-    let (name, figures) = line.rsplit_once(':').filter(|(_, figures)| figures.contains(" MB/s"))?;
+    let (name, figures) = line
+        .rsplit_once(':')
+        .filter(|(_, figures)| figures.contains(" MB/s"))?;
     let name = name.trim();
     let lower = name.to_lowercase();
     let direction = if lower.contains("write") {
@@ -115,7 +127,11 @@ fn block(name: &str) -> Option<u64> {
 /// The number after one of these.
 fn after(name: &str, keys: &[&str]) -> Option<u16> {
     let (_, rest) = keys.iter().find_map(|key| name.split_once(key))?;
-    let digits: String = rest.trim_start().chars().take_while(char::is_ascii_digit).collect();
+    let digits: String = rest
+        .trim_start()
+        .chars()
+        .take_while(char::is_ascii_digit)
+        .collect();
     digits.parse().ok()
 }
 
@@ -148,7 +164,11 @@ fn row(line: &Line, name: &str, seconds: Option<f64>, size: Option<u64>) -> Row 
             protocol: "file".into(),
             engine: "CrystalDiskMark".into(),
             workload: line.name.clone(),
-            pattern: format!("{}{}", if line.random { "rand" } else { "" }, line.direction),
+            pattern: format!(
+                "{}{}",
+                if line.random { "rand" } else { "" },
+                line.direction
+            ),
             block_size_bytes: Some(line.block),
             iodepth: line.depth,
             lanes: line.lanes,

@@ -38,7 +38,10 @@ pub(super) fn read(input: &Input<'_>) -> Option<Result<Imported>> {
     let mut place = Place::Elsewhere;
     for line in input.text.lines() {
         let line = line.trim();
-        if let Some(command) = line.strip_prefix("Command Line: ").filter(|line| line.contains("diskspd")) {
+        if let Some(command) = line
+            .strip_prefix("Command Line: ")
+            .filter(|line| line.contains("diskspd"))
+        {
             runs.push(Run::new(command));
             place = Place::Elsewhere;
         }
@@ -67,12 +70,20 @@ pub(super) fn read(input: &Input<'_>) -> Option<Result<Imported>> {
 
 /// `duration: 30s`: what stands behind a name.
 fn named<'a>(line: &'a str, name: &str) -> Option<&'a str> {
-    line.strip_prefix(name)?.trim_start().strip_prefix(':').map(str::trim)
+    line.strip_prefix(name)?
+        .trim_start()
+        .strip_prefix(':')
+        .map(str::trim)
 }
 
 fn number(text: &str) -> Option<f64> {
-    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
-    text[..end].parse().ok().filter(|number: &f64| number.is_finite())
+    let end = text
+        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .unwrap_or(text.len());
+    text[..end]
+        .parse()
+        .ok()
+        .filter(|number: &f64| number.is_finite())
 }
 
 impl Run {
@@ -140,9 +151,14 @@ impl Run {
             _ => return,
         };
         let cell = |at: usize| cells.get(at).and_then(|cell| number(cell));
-        side.bytes = cells.first().and_then(|cell| cell.parse().ok()).unwrap_or(0);
+        side.bytes = cells
+            .first()
+            .and_then(|cell| cell.parse().ok())
+            .unwrap_or(0);
         side.ops = cells.get(1).and_then(|cell| cell.parse().ok()).unwrap_or(0);
-        side.printed = cell(2).map(|mebibytes| mebibytes * 1_048_576.0).filter(|rate| *rate > 0.0);
+        side.printed = cell(2)
+            .map(|mebibytes| mebibytes * 1_048_576.0)
+            .filter(|rate| *rate > 0.0);
         let mean = cell(4).filter(|mean| with_latency && *mean > 0.0);
         side.mean_ns = mean.map(|millis| millis * 1e6);
     }
@@ -189,7 +205,10 @@ impl Run {
         let random = self.says("random I/O");
         let write_through = self.says("writethrough on") || self.says("using O_SYNC");
         let direct = self.says("software cache disabled") || self.says("using O_DIRECT");
-        let cpu = self.busy.zip(self.seconds).map(|(busy, seconds)| busy / 100.0 * seconds * self.processors);
+        let cpu = self
+            .busy
+            .zip(self.seconds)
+            .map(|(busy, seconds)| busy / 100.0 * seconds * self.processors);
         let any = self.read.moved() || self.write.moved();
         for (direction, side) in [("read", &self.read), ("write", &self.write)] {
             if !(side.moved() || !any && direction == "read") {
@@ -212,12 +231,19 @@ impl Run {
                     lanes: self.threads,
                     payload: "unknown".into(),
                     durability: Some(if write_through { "datasync" } else { "none" }.into()),
-                    negotiated: if direct { "direct".into() } else { String::new() },
+                    negotiated: if direct {
+                        "direct".into()
+                    } else {
+                        String::new()
+                    },
                     ..Row::blank()
                 },
                 cpu_s: cpu.filter(|cpu| *cpu > 0.0),
             };
-            notes.extend(side.contradiction().map(|said| format!("{direction}: {said}")));
+            notes.extend(
+                side.contradiction()
+                    .map(|said| format!("{direction}: {said}")),
+            );
             found.push((test.row(direction, &side), Vec::new()));
         }
         found

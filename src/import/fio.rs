@@ -66,7 +66,10 @@ impl Options {
         let mut parts = all.split(',');
         let first = parts.next()?;
         let chosen = match direction {
-            "write" => parts.next().filter(|part| !part.is_empty()).unwrap_or(first),
+            "write" => parts
+                .next()
+                .filter(|part| !part.is_empty())
+                .unwrap_or(first),
             _ => first,
         };
         size(chosen)
@@ -88,7 +91,9 @@ impl Options {
 
     /// What the data was like.
     fn payload(&self) -> String {
-        let percent = self.number("buffer_compress_percentage").filter(|share| *share > 0);
+        let percent = self
+            .number("buffer_compress_percentage")
+            .filter(|share| *share > 0);
         match percent {
             _ if self.is_set("zero_buffers") => "zero".into(),
             Some(share) => format!("compressible {share} %"),
@@ -121,7 +126,9 @@ impl Options {
     /// The test that they describe; `clones` is how many of them ran.
     fn test(&self, job: &str, name: &str, clones: u16) -> Test {
         let known = !self.0.is_empty();
-        let engine = self.get("ioengine").unwrap_or(if known { "psync" } else { "" });
+        let engine = self
+            .get("ioengine")
+            .unwrap_or(if known { "psync" } else { "" });
         let (target, protocol) = self.target(engine, name);
         let mut negotiated = Vec::new();
         if self.is_set("direct") {
@@ -142,10 +149,16 @@ impl Options {
                     format!("fio/{engine}")
                 },
                 workload: job.to_owned(),
-                pattern: self.pattern().unwrap_or(if known { "read" } else { "" }).to_owned(),
+                pattern: self
+                    .pattern()
+                    .unwrap_or(if known { "read" } else { "" })
+                    .to_owned(),
                 iodepth: u16::try_from(depth).unwrap_or(u16::MAX),
                 lanes: clones,
-                size_bytes: self.get("size").and_then(size).map_or(0, |size| size.saturating_mul(u64::from(clones))),
+                size_bytes: self
+                    .get("size")
+                    .and_then(size)
+                    .map_or(0, |size| size.saturating_mul(u64::from(clones))),
                 payload: self.payload(),
                 durability: known.then(|| durability.to_owned()),
                 // fio's time holds the flush at its end.
@@ -171,7 +184,9 @@ fn directions(pattern: Option<&str>) -> &'static [&'static str] {
 /// A size in fio's words: by 1024, but `KiB` by 1000, as its default `kb_base` has it; bytes without a unit.
 fn size(text: &str) -> Option<u64> {
     let text = text.trim();
-    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .unwrap_or(text.len());
     let number: f64 = text[..end].parse().ok()?;
     let unit = text[end..].to_lowercase();
     let power = match unit.chars().next() {
@@ -183,7 +198,11 @@ fn size(text: &str) -> Option<u64> {
         Some('p') => 5,
         _ => return None,
     };
-    let base: f64 = if unit.chars().nth(1) == Some('i') { 1000.0 } else { 1024.0 };
+    let base: f64 = if unit.chars().nth(1) == Some('i') {
+        1000.0
+    } else {
+        1024.0
+    };
     Some((number * base.powi(power)).round() as u64)
 }
 
@@ -202,7 +221,10 @@ fn trouble(text: &str) -> Option<(Status, String)> {
 /// Bytes of a block: what was moved decides where the options can be read in two ways, or are not told.
 fn block(options: &Options, direction: &str, side: &Side) -> Option<u64> {
     let told = options.block(direction);
-    let each = side.bytes.checked_div(side.ops).filter(|each| each * side.ops == side.bytes);
+    let each = side
+        .bytes
+        .checked_div(side.ops)
+        .filter(|each| each * side.ops == side.bytes);
     let each = each.filter(|each| each % 512 == 0);
     if options.0.is_empty() || told.is_some() {
         each.or(told)

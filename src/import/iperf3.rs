@@ -22,7 +22,8 @@ pub(super) fn read(input: &Input<'_>) -> Option<Result<Imported>> {
         .map(|object| &object.value)
         .filter(|value| {
             let part = |name| value.get(name).is_some();
-            part("start") && (part("end") || part("intervals")) || part("error") && value.as_object().is_some_and(|all| all.len() <= 2)
+            part("start") && (part("end") || part("intervals"))
+                || part("error") && value.as_object().is_some_and(|all| all.len() <= 2)
         })
         .collect();
     let first = tests.first()?;
@@ -56,7 +57,12 @@ fn one(value: &Value, notes: &mut Vec<String>) -> Result<Vec<(Row, Vec<Interval>
     let reverse = whole(&settings["reverse"]) == Some(1);
     let both = whole(&settings["bidir"]) == Some(1);
     let here = |reverse: bool| if reverse { "read" } else { "write" };
-    let mut ways = vec![(here(reverse), end.sum_received.clone(), end.sum_sent.clone(), false)];
+    let mut ways = vec![(
+        here(reverse),
+        end.sum_received.clone(),
+        end.sum_sent.clone(),
+        false,
+    )];
     if both {
         let (received, sent) = (&end.sum_received_bidir_reverse, &end.sum_sent_bidir_reverse);
         ways.push((here(!reverse), received.clone(), sent.clone(), true));
@@ -70,7 +76,9 @@ fn one(value: &Value, notes: &mut Vec<String>) -> Result<Vec<(Row, Vec<Interval>
         };
         let mut row = Row {
             direction: direction.to_owned(),
-            retransmits: sent.as_ref().and_then(|side| u64::try_from(side.retransmits?).ok()),
+            retransmits: sent
+                .as_ref()
+                .and_then(|side| u64::try_from(side.retransmits?).ok()),
             ..template.clone()
         };
         if both {
@@ -90,7 +98,9 @@ fn one(value: &Value, notes: &mut Vec<String>) -> Result<Vec<(Row, Vec<Interval>
 /// What all rows of a test share.
 fn template(value: &Value, settings: &Value, end: &End) -> Row {
     let peer = &value["start"]["connecting_to"];
-    let host = peer["host"].as_str().or_else(|| value["start"]["accepted_connection"]["host"].as_str());
+    let host = peer["host"]
+        .as_str()
+        .or_else(|| value["start"]["accepted_connection"]["host"].as_str());
     let port = whole(&peer["port"]).map_or_else(String::new, |port| format!(":{port}"));
     let flows = whole(&settings["num_streams"]).unwrap_or(0);
     let each = if flows == 1 { "flow" } else { "flows" };
@@ -129,7 +139,10 @@ fn template(value: &Value, settings: &Value, end: &End) -> Row {
 /// What arrived over UDP where iperf3 gives one sum only: what was sent less what was lost.
 fn datagrams(sum: &Value) -> Option<Side> {
     let side = Side::deserialize(sum).ok()?;
-    let lost = sum["lost_percent"].as_f64().unwrap_or(0.0).clamp(0.0, 100.0);
+    let lost = sum["lost_percent"]
+        .as_f64()
+        .unwrap_or(0.0)
+        .clamp(0.0, 100.0);
     Some(Side {
         bytes: (side.bytes as f64 * (1.0 - lost / 100.0)).round() as u64,
         ..side
@@ -160,7 +173,9 @@ fn outcome(row: &mut Row, failure: Option<&str>, notes: &mut Vec<String>) {
 /// The samples of one way, as this end saw them.
 fn samples(value: &Value, other: bool) -> Vec<Interval> {
     let all = value["intervals"].as_array().map_or(&[][..], Vec::as_slice);
-    let samples = all.iter().filter_map(|sample| Sample::deserialize(sample).ok());
+    let samples = all
+        .iter()
+        .filter_map(|sample| Sample::deserialize(sample).ok());
     let sums = samples.filter_map(|sample| {
         if other {
             sample.sum_bidir_reverse

@@ -68,7 +68,9 @@ fn without_nan(text: &str) -> Option<(String, Vec<usize>)> {
     let mut changed = false;
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
-        let word = WORDS.iter().find(|word| !in_string && rest.starts_with(**word));
+        let word = WORDS
+            .iter()
+            .find(|word| !in_string && rest.starts_with(**word));
         let mut length = c.len_utf8();
         if let Some(word) = word {
             if word.len() == 3 {
@@ -114,17 +116,27 @@ mod tests {
         let found = objects(text);
         assert_eq!(found.len(), 2);
         assert_eq!(found[0].before, "fio: terminated on signal 2\n");
-        assert_eq!((&found[0].value["a"], &found[1].value["b"]), (&Value::from(1), &Value::from("}{")));
+        assert_eq!(
+            (&found[0].value["a"], &found[1].value["b"]),
+            (&Value::from(1), &Value::from("}{"))
+        );
     }
 
     #[test]
     fn what_is_no_number_is_unknown() {
-        let found = objects("{\"mean\": nan, \"min\": -inf, \"name\": \"nan\", \"n\": 3} {\"x\": 1}");
+        let found =
+            objects("{\"mean\": nan, \"min\": -inf, \"name\": \"nan\", \"n\": 3} {\"x\": 1}");
         assert_eq!(found.len(), 2);
         let value = &found[0].value;
         assert!(value["mean"].is_null() && value["min"].is_null());
-        assert_eq!((&value["name"], &value["n"]), (&Value::from("nan"), &Value::from(3)));
-        assert_eq!((number(&value["mean"]), whole(&value["n"])), (None, Some(3)));
+        assert_eq!(
+            (&value["name"], &value["n"]),
+            (&Value::from("nan"), &Value::from(3))
+        );
+        assert_eq!(
+            (number(&value["mean"]), whole(&value["n"])),
+            (None, Some(3))
+        );
         assert_eq!(number(&Value::from("inf")), None);
     }
 }

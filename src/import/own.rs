@@ -45,8 +45,16 @@ fn record(value: &Value) -> Result<Imported> {
     Ok(Imported {
         tool: format!("nasgauge {}", record.nasgauge_version),
         settings: record.plan,
-        tests: record.rows.into_iter().map(|row| (row, Vec::new())).collect(),
-        judged: record.judged.into_iter().map(|judged| judged.case).collect(),
+        tests: record
+            .rows
+            .into_iter()
+            .map(|row| (row, Vec::new()))
+            .collect(),
+        judged: record
+            .judged
+            .into_iter()
+            .map(|judged| judged.case)
+            .collect(),
         notes: Vec::new(),
     })
 }

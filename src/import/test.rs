@@ -110,9 +110,14 @@ impl Side {
         }
         let of = LatencySummary::of(histogram);
         let at = |wanted: f64, of: Option<u64>| {
-            let told = self.percentiles.iter().find(|(at, _)| (at - wanted).abs() < 1e-6);
+            let told = self
+                .percentiles
+                .iter()
+                .find(|(at, _)| (at - wanted).abs() < 1e-6);
             let slower = self.ops as f64 * (100.0 - wanted) / 100.0;
-            told.map(|(_, nanos)| *nanos).filter(|_| slower > SLOWER).or(of)
+            told.map(|(_, nanos)| *nanos)
+                .filter(|_| slower > SLOWER)
+                .or(of)
         };
         LatencySummary {
             mean: self.mean_ns.or(of.mean),
@@ -154,6 +159,9 @@ impl Test {
         if direction == "write" && row.payload == "zero" {
             row.flags.push(Flag::Compressible);
         }
+        if row.status == Status::Interrupted {
+            row.flags.push(Flag::Interrupted);
+        }
         row.flags.sort_unstable();
         row.flags.dedup();
         row
@@ -190,15 +198,28 @@ mod tests {
     fn percentiles_of_too_few_are_not_taken_over() {
         let row = test().row("read", &side(1000));
         let latency = row.latency_ns;
-        assert_eq!((latency.p50, latency.p99, latency.p999), (Some(900), Some(4000), None));
+        assert_eq!(
+            (latency.p50, latency.p99, latency.p999),
+            (Some(900), Some(4000), None)
+        );
         assert!(row.flags.is_empty());
         assert_eq!(test().row("write", &side(1000)).flags, [Flag::NotDurable]);
     }
 
     #[test]
     fn nothing_moved_is_a_failure_without_figures() {
-        let row = test().row("read", &Side { seconds: Some(10.0), mean_ns: Some(0.0), ..Side::default() });
-        assert_eq!((row.status, row.throughput(), row.latency_ns.mean), (Status::Failed, None, None));
+        let row = test().row(
+            "read",
+            &Side {
+                seconds: Some(10.0),
+                mean_ns: Some(0.0),
+                ..Side::default()
+            },
+        );
+        assert_eq!(
+            (row.status, row.throughput(), row.latency_ns.mean),
+            (Status::Failed, None, None)
+        );
         assert!(row.error.is_some());
     }
 
@@ -211,7 +232,10 @@ mod tests {
         other.mean_ns = Some(2000.0);
         other.seconds = Some(12.0);
         let both = one.clone().with(other);
-        assert_eq!((both.ops, both.seconds, both.mean_ns), (4000, Some(12.0), Some(1750.0)));
+        assert_eq!(
+            (both.ops, both.seconds, both.mean_ns),
+            (4000, Some(12.0), Some(1750.0))
+        );
         let row = test().row("read", &both);
         let median = row.latency_ns.p50.expect("enough");
         assert!((1990..=2010).contains(&median), "{median}");

@@ -80,12 +80,20 @@ pub fn read(path: &Path, writing: Writing) -> Result<Imported> {
     }
     let bytes = std::fs::read(&path).map_err(told)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    import(&name, &bytes, writing).map_err(|error| Error { target: place, ..error })
+    import(&name, &bytes, writing).map_err(|error| Error {
+        target: place,
+        ..error
+    })
 }
 
 /// Reads files and keeps their rows in a result directory; Err when nothing was kept. A layer that the user names becomes the stage
 /// of rows that are of no network test.
-pub fn keep(files: &[PathBuf], writing: Writing, stage: Option<&str>, out: &Out) -> Result<Outcome> {
+pub fn keep(
+    files: &[PathBuf],
+    writing: Writing,
+    stage: Option<&str>,
+    out: &Out,
+) -> Result<Outcome> {
     let mut all = Vec::new();
     for path in files {
         all.push((path.display().to_string(), read(path, writing)?));

@@ -16,8 +16,11 @@ use crate::record::Status;
 
 pub(super) fn read(input: &Input<'_>) -> Option<Result<Imported>> {
     // With --status-interval there are several; the last one is of the whole run.
-    let known = input.objects.iter().filter(|object| object.value.get("fio version").is_some());
-    let last = known.last()?;
+    let mut known = input
+        .objects
+        .iter()
+        .filter(|object| object.value.get("fio version").is_some());
+    let last = known.next_back()?;
     Some(run(input, last))
 }
 
@@ -39,17 +42,27 @@ fn run(input: &Input<'_>, object: &Object<'_>) -> Result<Imported> {
         let options = options(globals, first);
         settings.insert(name.to_owned(), Value::Object(options.0.clone()));
         let numjobs = options.number("numjobs").unwrap_or(1);
-        let lanes = if group.len() > 1 { group.len() as u64 } else { numjobs };
+        let lanes = if group.len() > 1 {
+            group.len() as u64
+        } else {
+            numjobs
+        };
         let mut test = options.test(name, input.name, u16::try_from(lanes).unwrap_or(u16::MAX));
         test.row.started_utc = started(value);
-        test.cpu_s = cpu(&group, lanes);
+        test.cpu_s = cpu(&group);
         outcome(&mut test, &group, trouble.as_ref());
         let mut sides = Vec::new();
         for direction in ["read", "write"] {
-            let clones = group.iter().filter_map(|job| Some(side(job.get(direction)?)));
+            let clones = group
+                .iter()
+                .filter_map(|job| Some(side(job.get(direction)?)));
             sides.push((direction, clones.reduce(Side::with).unwrap_or_default()));
         }
-        if group.len() > 1 && sides.iter().any(|(_, side)| side.moved() && side.bins.is_empty()) {
+        if group.len() > 1
+            && sides
+                .iter()
+                .any(|(_, side)| side.moved() && side.bins.is_empty())
+        {
             notes.push(format!(
                 "{name}: {} clones are added up; their percentiles can't be (json+ would tell)",
                 group.len()
@@ -97,14 +110,16 @@ fn options(globals: Option<&Map<String, Value>>, job: &Value) -> Options {
 fn started(value: &Value) -> String {
     let millis = whole(&value["timestamp_ms"]);
     let seconds = whole(&value["timestamp"]).map(|seconds| seconds.saturating_mul(1000));
-    let written = millis.or(seconds).map(|millis| UNIX_EPOCH + Duration::from_millis(millis));
+    let written = millis
+        .or(seconds)
+        .map(|millis| UNIX_EPOCH + Duration::from_millis(millis));
     written.map_or_else(String::new, |time| {
         humantime::format_rfc3339_seconds(time).to_string()
     })
 }
 
 /// Processor time of all clones: their percentages are of the wall clock of each.
-fn cpu(group: &[&Value], lanes: u64) -> Option<f64> {
+fn cpu(group: &[&Value]) -> Option<f64> {
     let mut sum = 0.0;
     for job in group {
         let percent = number(&job["usr_cpu"])? + number(&job["sys_cpu"])?;
@@ -112,13 +127,18 @@ fn cpu(group: &[&Value], lanes: u64) -> Option<f64> {
         // With group_reporting the runtimes of all clones are summed already.
         sum += percent / 100.0 * seconds;
     }
-    (sum > 0.0 && lanes > 0).then_some(sum)
+    (sum > 0.0).then_some(sum)
 }
 
 /// How it ended: neither the error field nor the exit code alone tells.
 fn outcome(test: &mut Test, group: &[&Value], trouble: Option<&(Status, String)>) {
-    let error = group.iter().find_map(|job| whole(&job["error"]).filter(|error| *error > 0));
-    let total: u64 = group.iter().filter_map(|job| whole(&job["total_err"])).sum();
+    let error = group
+        .iter()
+        .find_map(|job| whole(&job["error"]).filter(|error| *error > 0));
+    let total: u64 = group
+        .iter()
+        .filter_map(|job| whole(&job["total_err"]))
+        .sum();
     if let Some((status, sentence)) = trouble {
         test.row.status = *status;
         test.row.error = Some(sentence.clone());
@@ -165,9 +185,13 @@ fn side(value: &Value) -> Side {
         bytes: if is_kib { told * 1024 } else { told },
         ops: ops.or(by_rate).unwrap_or(0),
         seconds,
-        printed: exact.or(kib_per_s.map(|kib| kib * 1024.0)).filter(|rate| *rate > 0.0),
+        printed: exact
+            .or(kib_per_s.map(|kib| kib * 1024.0))
+            .filter(|rate| *rate > 0.0),
         mean_ns: of("mean").filter(|mean| *mean > 0.0),
-        max_ns: of("max").filter(|max| *max > 0.0).map(|max| max.round() as u64),
+        max_ns: of("max")
+            .filter(|max| *max > 0.0)
+            .map(|max| max.round() as u64),
         percentiles: percentiles.unwrap_or_default(),
         bins: bins.unwrap_or_default(),
     }
@@ -180,7 +204,11 @@ fn percentiles(latency: Option<(&Value, f64)>) -> Option<Vec<(f64, u64)>> {
         let nanos = number(value)? * factor;
         Some((at.parse::<f64>().ok()?, nanos.round() as u64))
     });
-    Some(pairs.filter(|(at, nanos)| *at > 0.0 && *nanos > 0).collect())
+    Some(
+        pairs
+            .filter(|(at, nanos)| *at > 0.0 && *nanos > 0)
+            .collect(),
+    )
 }
 
 fn bins(latency: Option<(&Value, f64)>) -> Option<Vec<(u64, u64)>> {

@@ -31,13 +31,11 @@ fn fields(line: &str) -> Option<(u32, Vec<&str>)> {
     (fits && fields.len() > HEAD + 2 * FIELDS).then_some((version, fields))
 }
 
-fn run<'a>(
-    input: &Input<'_>,
-    jobs: impl Iterator<Item = (u32, Vec<&'a str>)>,
-) -> Result<Imported> {
+fn run<'a>(input: &Input<'_>, jobs: impl Iterator<Item = (u32, Vec<&'a str>)>) -> Result<Imported> {
     let trouble = trouble(input.text);
     let mut notes = vec![
-        "fio's terse form tells no settings: block size, depth, engine and durability are unknown".to_owned(),
+        "fio's terse form tells no settings: block size, depth, engine and durability are unknown"
+            .to_owned(),
     ];
     let mut tests = Vec::new();
     let mut tool = String::new();
@@ -60,7 +58,9 @@ fn run<'a>(
         let each = if version == 5 { FIELDS_5 } else { FIELDS };
         let part = |at: usize| fields.get(HEAD + at * each..HEAD + (at + 1) * each);
         let (Some(read), Some(write)) = (part(0), part(1)) else {
-            return Err(Error::usage(format!("a terse line of version {version} is cut")));
+            return Err(Error::usage(format!(
+                "a terse line of version {version} is cut"
+            )));
         };
         let sides = [("read", side(read)), ("write", side(write))];
         tests.extend(rows(&test, &options, &sides, &mut notes));
@@ -86,7 +86,9 @@ fn side(fields: &[&str]) -> Side {
         (value.is_finite() && value > 0.0).then_some(value * 1e3)
     };
     let iops = parsed::<f64>(fields[2]).filter(|iops| iops.is_finite());
-    let ops = iops.zip(seconds).map(|(iops, seconds)| (iops * seconds).round() as u64);
+    let ops = iops
+        .zip(seconds)
+        .map(|(iops, seconds)| (iops * seconds).round() as u64);
     let percentiles = fields[12..32].iter().filter_map(|field| {
         let (at, micros) = field.split_once("%=")?;
         let micros: f64 = parsed(micros)?;
@@ -100,7 +102,9 @@ fn side(fields: &[&str]) -> Side {
         printed: Some(kib(1) as f64 * 1024.0).filter(|rate| *rate > 0.0),
         mean_ns: micros(34),
         max_ns: micros(33).map(|max| max.round() as u64),
-        percentiles: percentiles.filter(|(at, nanos)| *at > 0.0 && *nanos > 0).collect(),
+        percentiles: percentiles
+            .filter(|(at, nanos)| *at > 0.0 && *nanos > 0)
+            .collect(),
         bins: Vec::new(),
     }
 }

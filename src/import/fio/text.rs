@@ -28,7 +28,10 @@ struct Job {
 }
 
 pub(super) fn read(input: &Input<'_>) -> Option<Result<Imported>> {
-    let known = input.text.lines().any(|line| line.contains(": (groupid=") && line.contains("jobs="));
+    let known = input
+        .text
+        .lines()
+        .any(|line| line.contains(": (groupid=") && line.contains("jobs="));
     known.then(|| run(input))
 }
 
@@ -71,7 +74,10 @@ fn run(input: &Input<'_>) -> Result<Imported> {
     for clones in grouped(jobs) {
         let first = &clones[0];
         let options = options(&settings, &first.name);
-        let lanes: u16 = clones.iter().map(|job| job.clones).fold(0, u16::saturating_add);
+        let lanes: u16 = clones
+            .iter()
+            .map(|job| job.clones)
+            .fold(0, u16::saturating_add);
         let mut test = options.test(&first.name, input.name, lanes);
         if !first.started.is_empty()
             && let Some(Value::Object(told)) = settings.get_mut(&first.name)
@@ -89,12 +95,18 @@ fn run(input: &Input<'_>) -> Result<Imported> {
         }
         let mut sides = Vec::new();
         for (at, way) in ["read", "write"].into_iter().enumerate() {
-            let each = clones.iter().map(|job| exact(&job.sides[at], job.ops[at], options.block(way)));
+            let each = clones
+                .iter()
+                .map(|job| exact(&job.sides[at], job.ops[at], options.block(way)));
             let whole = each.filter(Side::moved).reduce(Side::with);
             sides.push((way, whole.unwrap_or_default()));
         }
         let cpu = clones.iter().map(|job| {
-            let seconds = job.sides.iter().filter_map(|side| side.seconds).fold(0f64, f64::max);
+            let seconds = job
+                .sides
+                .iter()
+                .filter_map(|side| side.seconds)
+                .fold(0f64, f64::max);
             Some(job.cpu_share? * seconds * f64::from(job.clones.max(1)))
         });
         test.cpu_s = cpu.sum();
@@ -141,7 +153,10 @@ fn header(line: &str) -> Option<(String, Value)> {
     let (_, rest) = rest.split_once("): ")?;
     let of = |key: &str| {
         let (_, value) = rest.split_once(key)?;
-        value.split(", ").next().map(|value| value.trim().to_owned())
+        value
+            .split(", ")
+            .next()
+            .map(|value| value.trim().to_owned())
     };
     // `4K-4K/4K-4K/4K-4K` or `(R) 4096B-4096B`: reads, then writes; a range of sizes has two ends.
     let blocks = rest.split_once("bs=").map_or("", |(_, blocks)| blocks);
@@ -149,13 +164,20 @@ fn header(line: &str) -> Option<(String, Value)> {
     let ends: Vec<&str> = blocks
         .split(['/', ','])
         .filter_map(|one| one.rsplit(' ').next())
-        .map(|one| one.trim_start_matches("(R)").trim_start_matches("(W)").trim())
+        .map(|one| {
+            one.trim_start_matches("(R)")
+                .trim_start_matches("(W)")
+                .trim()
+        })
         .collect();
     let alike = |range: &&str| range.split_once('-').is_some_and(|(low, high)| low == high);
     let mut options = Map::new();
     if ends.len() >= 2 && ends.iter().take(2).all(alike) {
         let size = |range: &str| unit(range.split('-').next().unwrap_or(""));
-        options.insert("bs".into(), json!(format!("{},{}", size(ends[0]), size(ends[1]))));
+        options.insert(
+            "bs".into(),
+            json!(format!("{},{}", size(ends[0]), size(ends[1]))),
+        );
     } else {
         options.insert("bsrange".into(), json!(blocks));
     }
@@ -176,7 +198,8 @@ fn unit(printed: &str) -> String {
 fn version(line: &str) -> Option<String> {
     let bare = line.strip_prefix("fio-").unwrap_or(line);
     let digits = bare.starts_with(|c: char| c.is_ascii_digit());
-    let fits = digits && !bare.contains(' ') && bare.contains('.') && !bare.contains(['=', ';', '/']);
+    let fits =
+        digits && !bare.contains(' ') && bare.contains('.') && !bare.contains(['=', ';', '/']);
     fits.then(|| format!("fio-{bare}"))
 }
 
@@ -186,7 +209,9 @@ fn begins(line: &str) -> Option<Job> {
     let (group, rest) = rest.split_once(", jobs=")?;
     let (clones, rest) = rest.split_once("): err=")?;
     let rest = rest.trim();
-    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let digits = rest
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(rest.len());
     let (error, rest) = rest.split_at(digits);
     let (words, date) = match rest.split_once(": pid=") {
         Some((words, rest)) => (words, rest.split_once(": ").map_or("", |(_, date)| date)),
@@ -197,7 +222,11 @@ fn begins(line: &str) -> Option<Job> {
         name: name.to_owned(),
         run: (0, group.to_owned()),
         clones: clones.trim().parse().unwrap_or(1),
-        error: (error != "0").then(|| format!("fio ended with error {error} {words}").trim().to_owned()),
+        error: (error != "0").then(|| {
+            format!("fio ended with error {error} {words}")
+                .trim()
+                .to_owned()
+        }),
         started: date.trim().to_owned(),
         ..Job::default()
     })
@@ -214,9 +243,13 @@ fn whole(line: &str, writing: Writing) -> Option<(&'static str, Side)> {
     let iops = line.to_lowercase();
     let iops = iops.split_once("iops=").and_then(|(_, rest)| amount(rest));
     let seconds = finding.seconds.map(|seconds| seconds.best);
-    let ops = iops.zip(seconds).map(|(iops, seconds)| (iops * seconds).round() as u64);
+    let ops = iops
+        .zip(seconds)
+        .map(|(iops, seconds)| (iops * seconds).round() as u64);
     let side = Side {
-        bytes: finding.size_bytes.map_or(0, |size| size.best.round() as u64),
+        bytes: finding
+            .size_bytes
+            .map_or(0, |size| size.best.round() as u64),
         ops: ops.unwrap_or(0),
         seconds,
         printed: finding.printed_bytes_per_s.map(|rate| rate.best),
@@ -232,7 +265,9 @@ fn of<'a>(job: &'a mut Job, way: &str) -> &'a mut Side {
 /// A number with fio's own `K` and `M`, which are thousands and millions.
 fn amount(text: &str) -> Option<f64> {
     let text = text.trim_start();
-    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .unwrap_or(text.len());
     let value: f64 = text[..end].parse().ok()?;
     let factor = match text[end..].chars().next() {
         Some('k' | 'K') => 1e3,
@@ -246,7 +281,10 @@ fn amount(text: &str) -> Option<f64> {
 /// Nanoseconds of a unit of fio's: `(usec)`.
 fn nanos(line: &str) -> Option<f64> {
     let units = [("(nsec)", 1.0), ("(usec)", 1e3), ("(msec)", 1e6)];
-    units.iter().find(|(unit, _)| line.contains(unit)).map(|(_, factor)| *factor)
+    units
+        .iter()
+        .find(|(unit, _)| line.contains(unit))
+        .map(|(_, factor)| *factor)
 }
 
 /// The table of percentiles that a line begins: what one of its unit is in nanoseconds, and the pairs.
@@ -258,7 +296,10 @@ fn percentiles<'a>(
     let mut pairs = Vec::new();
     while let Some(row) = lines.next_if(|next| next.trim().starts_with('|')) {
         for pair in row.split("th=[").collect::<Vec<_>>().windows(2) {
-            let at = pair[0].rsplit(['|', ' ', ',']).next().and_then(|at| at.parse().ok());
+            let at = pair[0]
+                .rsplit(['|', ' ', ','])
+                .next()
+                .and_then(|at| at.parse().ok());
             let value = pair[1].split(']').next().and_then(amount);
             pairs.extend(at.zip(value));
         }
@@ -272,8 +313,12 @@ fn detail(job: &mut Job, direction: &str, line: &str) {
     if line.starts_with("lat (") && line.contains("avg=") {
         if let Some(unit) = nanos(line) {
             let side = of(job, direction);
-            side.mean_ns = after("avg=").map(|mean| mean * unit).filter(|mean| *mean > 0.0);
-            side.max_ns = after("max=").map(|max| (max * unit).round() as u64).filter(|max| *max > 0);
+            side.mean_ns = after("avg=")
+                .map(|mean| mean * unit)
+                .filter(|mean| *mean > 0.0);
+            side.max_ns = after("max=")
+                .map(|max| (max * unit).round() as u64)
+                .filter(|max| *max > 0);
         }
     } else if line.starts_with("cpu") {
         let shares = after("usr=").zip(after("sys="));
@@ -282,7 +327,9 @@ fn detail(job: &mut Job, direction: &str, line: &str) {
         // `total=r=0/w=24100/d=0` of version 2, `total=3501338,0,0,0` of version 3.
         let count = |key: &str| after(key).map(|count| count as u64);
         let plain = line.split_once("total=").map_or("", |(_, rest)| rest);
-        let mut list = plain.split([',', ' ']).map(|count| count.parse::<u64>().ok());
+        let mut list = plain
+            .split([',', ' '])
+            .map(|count| count.parse::<u64>().ok());
         job.ops = if plain.starts_with("r=") {
             [count("r="), count("/w=")]
         } else {
