@@ -27,7 +27,10 @@ const FLOORS: &[(u32, &[&str])] = &[
         ],
     ),
     // A report and an import see floors 0 and 1 only, though the conductor uses them.
-    (2, &["target", "probe", "guard", "servers", "report", "import"]),
+    (
+        2,
+        &["target", "probe", "guard", "servers", "report", "import"],
+    ),
     (3, &["engine"]),
     (4, &["fleet"]),
     (5, &["stage"]),

@@ -55,7 +55,8 @@ fn one(value: &Value, notes: &mut Vec<String>) -> Result<Vec<(Row, Vec<Interval>
     let template = template(value, settings, &end);
     let failure = value["error"].as_str();
     let reverse = whole(&settings["reverse"]) == Some(1);
-    let both = whole(&settings["bidir"]) == Some(1);
+    // Not all versions tell it among the settings.
+    let both = end.sum_received_bidir_reverse.is_some() || end.sum_sent_bidir_reverse.is_some();
     let here = |reverse: bool| if reverse { "read" } else { "write" };
     let mut ways = vec![(
         here(reverse),

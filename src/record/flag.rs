@@ -158,7 +158,9 @@ impl Flag {
             Self::CacheCliff => {
                 "it began much faster than it went on: a cache took the first part, and what lasts is the slower rate"
             }
-            Self::Max => "the best of several runs, not a mean: compare it only with other best ones",
+            Self::Max => {
+                "the best of several runs, not a mean: compare it only with other best ones"
+            }
         }
     }
 }

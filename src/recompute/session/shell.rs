@@ -33,7 +33,9 @@ pub(super) fn command(line: &str) -> Option<Vec<String>> {
     })?;
     let words = rest.split_whitespace().map(|word| base(word).to_owned());
     let words: Vec<String> = words
-        .skip_while(|word| WRAPPERS.contains(&word.as_str()) || word.contains('='))
+        .skip_while(|word| {
+            WRAPPERS.contains(&word.as_str()) || word.contains('=') || word.starts_with('-')
+        })
         .collect();
     (!words.is_empty()).then_some(words)
 }
@@ -117,6 +119,7 @@ mod tests {
     fn prompts_are_known_from_text() {
         let cases = [
             ("$ /usr/bin/time cp /nfs/data.bkf .", "cp"),
+            ("$ /usr/bin/time -v cp a b", "cp"),
             ("p34:~# iperf -c 10.0.0.254", "iperf"),
             (
                 "[root@i7raid-1 ~]# ./nuttcp-6.2.6 -In2 192.168.1.11",
