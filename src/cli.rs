@@ -99,7 +99,10 @@ enum Command {
     Diagnose(diagnose::DiagnoseArgs),
     /// Compute rates again from what dd, cp, rsync, iperf, fio and others print, and say what does not fit.
     Recompute(recompute::RecomputeArgs),
-    /// Take over results of fio, iperf3, CrystalDiskMark, diskspd or elbencho, with their settings.
+    /// Take over results of other tools, with their settings.
+    #[command(
+        about = "Take over results of fio, iperf3, CrystalDiskMark, diskspd or elbencho, with their settings"
+    )]
     Import(import::ImportArgs),
     /// Show what a target is and what was negotiated; nothing is written.
     Inspect(inspect::InspectArgs),

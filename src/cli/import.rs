@@ -15,8 +15,12 @@ use crate::run::imports::keep;
 /// Arguments of `import`.
 #[derive(Debug, Args)]
 pub(super) struct ImportArgs {
-    /// Files that fio (json, json+, terse, normal), iperf3 (-J), CrystalDiskMark, diskspd or elbencho (CSV) wrote, or result directories
-    #[arg(value_name = "FILE", required = true)]
+    /// Files that another tool wrote, or result directories
+    #[arg(
+        value_name = "FILE",
+        required = true,
+        help = "Files that fio (json, json+, terse, normal), iperf3 (-J), CrystalDiskMark, diskspd or elbencho (CSV) wrote, or result directories"
+    )]
     files: Vec<PathBuf>,
     /// What was measured: the workload itself, or the server's own disks, or the protocol with memory behind it
     #[arg(long, value_enum)]
@@ -69,7 +73,7 @@ pub(super) fn main(args: &ImportArgs, global: &Global) -> Result<u8> {
                 .rows
                 .iter()
                 .cloned()
-                .partition(|row| row.is_stream());
+                .partition(crate::record::Row::is_stream);
             if !storage.is_empty() {
                 print!("{}", report::table::rows(&storage));
             }

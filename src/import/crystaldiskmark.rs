@@ -1,4 +1,4 @@
-//! CrystalDiskMark's text, versions 3 to 9: the best of its runs, so every row has the mark `max`.
+//! `CrystalDiskMark`'s text, versions 3 to 9: the best of its runs, so every row has the mark `max`.
 //!
 //! Its MB are 10^6 bytes, the KB of its blocks 1024. It tells rates and no bytes: a row's bytes are the rate times its measured time, or
 //! one second where it tells none. Must not know: other formats.
@@ -155,7 +155,7 @@ fn size(test: &str) -> Option<u64> {
     Some((number * factor as f64) as u64)
 }
 
-fn row(line: &Line, name: &str, seconds: Option<f64>, size: Option<u64>) -> Row {
+fn row(line: &Line, name: &str, seconds: Option<f64>, bytes: Option<u64>) -> Row {
     let seconds = seconds.unwrap_or(1.0);
     let ops = line.iops.unwrap_or(line.rate / line.block as f64);
     let test = Test {
@@ -172,19 +172,19 @@ fn row(line: &Line, name: &str, seconds: Option<f64>, size: Option<u64>) -> Row 
             block_size_bytes: Some(line.block),
             iodepth: line.depth,
             lanes: line.lanes,
-            size_bytes: size.unwrap_or(0),
+            size_bytes: bytes.unwrap_or(0),
             payload: "unknown".into(),
             flags: vec![Flag::Max],
             ..Row::blank()
         },
         cpu_s: None,
     };
-    let side = Side {
+    let moved = Side {
         bytes: (line.rate * seconds).round() as u64,
         ops: (ops * seconds).round() as u64,
         seconds: Some(seconds),
         mean_ns: line.mean_ns,
         ..Side::default()
     };
-    test.row(line.direction, &side)
+    test.row(line.direction, &moved)
 }

@@ -61,8 +61,8 @@ impl Phase<'_> {
     }
 }
 
-fn phases(input: &Input<'_>, text: &str) -> Result<Imported> {
-    let semicolons = text.lines().next().is_some_and(|line| line.contains(';'));
+fn phases(input: &Input<'_>, table: &str) -> Result<Imported> {
+    let semicolons = table.lines().next().is_some_and(|line| line.contains(';'));
     let comma = input.writing.decimal_comma;
     if comma && !semicolons {
         return Err(Error::usage(
@@ -72,7 +72,7 @@ fn phases(input: &Input<'_>, text: &str) -> Result<Imported> {
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(if semicolons { b';' } else { b',' })
         .flexible(true)
-        .from_reader(text.as_bytes());
+        .from_reader(table.as_bytes());
     let wrong = |error: csv::Error| Error::usage(format!("its lines can't be read: {error}"));
     let header = reader.headers().map_err(wrong)?.clone();
     let mut tests = Vec::new();
@@ -105,12 +105,12 @@ fn phases(input: &Input<'_>, text: &str) -> Result<Imported> {
         };
         let side = side(&phase);
         let label = phase.text("label").unwrap_or(&operation).to_owned();
-        let test = test(&phase, &label, direction, input.name);
+        let measured = test(&phase, &label, direction, input.name);
         notes.extend(
             side.contradiction()
                 .map(|said| format!("{operation}: {said}")),
         );
-        tests.push((test.row(direction, &side), Vec::new()));
+        tests.push((measured.row(direction, &side), Vec::new()));
     }
     if !skipped.is_empty() {
         skipped.dedup();

@@ -23,7 +23,8 @@ const LONGEST: u64 = 256 << 20;
 /// What was imported, as plan.toml has it: there is nothing to run again.
 #[derive(Debug, Serialize)]
 struct ImportPlan {
-    import_plan_version: u32,
+    #[serde(rename = "import_plan_version")]
+    version: u32,
     nasgauge_version: &'static str,
     files: Vec<String>,
     decimal_comma: bool,
@@ -100,7 +101,7 @@ pub fn keep(
     }
     let id = new_run_id();
     let plan = ImportPlan {
-        import_plan_version: IMPORT_PLAN_VERSION,
+        version: IMPORT_PLAN_VERSION,
         nasgauge_version: env!("CARGO_PKG_VERSION"),
         files: all.iter().map(|(name, _)| name.clone()).collect(),
         decimal_comma: writing.decimal_comma,
@@ -125,7 +126,7 @@ pub fn keep(
         for (mut row, samples) in one.tests {
             row.run_id.clone_from(&id);
             if let (Some(stage), "run") = (stage, row.stage.as_str()) {
-                row.stage = stage.to_owned();
+                stage.clone_into(&mut row.stage);
             }
             let cell = [&row.stage, &row.target, &row.workload, &row.direction].map(Clone::clone);
             let repeat = repeats.entry(cell).or_insert(0);

@@ -32,10 +32,10 @@ pub(super) fn read(input: &Input<'_>) -> Option<Result<Imported>> {
         .text
         .lines()
         .any(|line| line.contains(": (groupid=") && line.contains("jobs="));
-    known.then(|| run(input))
+    known.then(|| Ok(run(input)))
 }
 
-fn run(input: &Input<'_>) -> Result<Imported> {
+fn run(input: &Input<'_>) -> Imported {
     let mut tool = "fio".to_owned();
     let mut settings = Map::new();
     let mut jobs: Vec<Job> = Vec::new();
@@ -74,11 +74,11 @@ fn run(input: &Input<'_>) -> Result<Imported> {
     for clones in grouped(jobs) {
         let first = &clones[0];
         let options = options(&settings, &first.name);
-        let lanes: u16 = clones
+        let together: u16 = clones
             .iter()
             .map(|job| job.clones)
             .fold(0, u16::saturating_add);
-        let mut test = options.test(&first.name, input.name, lanes);
+        let mut test = options.test(&first.name, input.name, together);
         if !first.started.is_empty()
             && let Some(Value::Object(told)) = settings.get_mut(&first.name)
         {
@@ -112,13 +112,13 @@ fn run(input: &Input<'_>) -> Result<Imported> {
         test.cpu_s = cpu.sum();
         tests.extend(rows(&test, &options, &sides, &mut notes));
     }
-    Ok(Imported {
+    Imported {
         tool,
         settings: Value::Object(settings),
         tests,
         judged: Vec::new(),
         notes,
-    })
+    }
 }
 
 /// Jobs, with the clones of one that ran at the same time together.
