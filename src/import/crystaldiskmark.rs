@@ -120,7 +120,7 @@ fn block(name: &str) -> Option<u64> {
             "mib" | "mb" => 1 << 20,
             _ => return None,
         };
-        Some(digits.parse::<u64>().ok()? * factor)
+        digits.parse::<u64>().ok()?.checked_mul(factor)
     })
 }
 

@@ -171,7 +171,9 @@ fn test(phase: &Phase<'_>, label: &str, direction: &str, name: &str) -> Test {
             .and_then(|value| u16::try_from(value).ok())
     };
     let hosts = u64::from(small("hosts").unwrap_or(1).max(1));
-    let threads = phase.whole("threads").map_or(0, |threads| threads * hosts);
+    let threads = phase
+        .whole("threads")
+        .map_or(0, |threads| threads.saturating_mul(hosts));
     Test {
         row: Row {
             target: name.to_owned(),

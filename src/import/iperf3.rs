@@ -5,7 +5,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::json::whole;
+use super::json::{utc, whole};
 use super::{Imported, Input};
 use crate::error::{Error, Result};
 use crate::iperf3::{End, Interval as Sample, Side};
@@ -117,10 +117,7 @@ fn template(value: &Value, settings: &Value, end: &End) -> Row {
     let started = value["start"]["timestamp"]["timesecs"].as_u64();
     let udp = settings["protocol"] == "UDP";
     Row {
-        started_utc: started.map_or_else(String::new, |seconds| {
-            let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
-            humantime::format_rfc3339_seconds(time).to_string()
-        }),
+        started_utc: started.map_or_else(String::new, utc),
         stage: "network".into(),
         target: format!("tcp://{}{port}", host.unwrap_or("")),
         protocol: "tcp".into(),

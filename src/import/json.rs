@@ -91,6 +91,16 @@ fn without_nan(text: &str) -> Option<(String, Vec<usize>)> {
     changed.then_some((out, longer))
 }
 
+/// Seconds since 1970 as RFC 3339; nothing for a year that has no such form.
+pub(super) fn utc(seconds: u64) -> String {
+    const YEAR_10000: u64 = 253_402_300_800;
+    if seconds >= YEAR_10000 {
+        return String::new();
+    }
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+    humantime::format_rfc3339_seconds(time).to_string()
+}
+
 /// A whole number, of a number or of text.
 pub(super) fn whole(value: &Value) -> Option<u64> {
     value
@@ -138,5 +148,9 @@ mod tests {
             (None, Some(3))
         );
         assert_eq!(number(&Value::from("inf")), None);
+        assert_eq!(
+            (utc(1_626_851_837).as_str(), utc(u64::MAX).as_str()),
+            ("2021-07-21T07:17:17Z", "")
+        );
     }
 }

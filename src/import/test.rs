@@ -82,8 +82,8 @@ impl Side {
         let whole = !bins.is_empty() && !other.bins.is_empty();
         bins.extend(other.bins);
         Self {
-            bytes: self.bytes + other.bytes,
-            ops: self.ops + other.ops,
+            bytes: self.bytes.saturating_add(other.bytes),
+            ops: self.ops.saturating_add(other.ops),
             seconds: longer(self.seconds, other.seconds),
             printed: self.printed.zip(other.printed).map(|(a, b)| a + b),
             mean_ns: mean

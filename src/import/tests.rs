@@ -466,3 +466,39 @@ fn an_error_of_iperf3_is_no_measurement() {
             .is_some_and(|error| error.contains("busy"))
     );
 }
+
+fn fixtures() -> Vec<(String, Vec<u8>)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/import");
+    let entries = std::fs::read_dir(directory).expect("fixtures");
+    let files = entries.map(|entry| {
+        let path = entry.expect("an entry").path();
+        let name = path
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
+        (name, std::fs::read(&path).expect("readable"))
+    });
+    let mut files: Vec<_> = files.collect();
+    files.sort();
+    files
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+    /// Cut, and with bytes changed: an error at most.
+    #[test]
+    fn no_damaged_file_ends_it(cut in 0usize..20_000, at in 0usize..20_000, byte in 0u8.., nines in 0usize..20_000) {
+        for (name, mut bytes) in fixtures() {
+            let length = bytes.len();
+            bytes[at % length] = byte;
+            if bytes[nines % length].is_ascii_digit() {
+                let place = nines % length;
+                bytes.splice(place..=place, *b"99999999999999999999");
+            }
+            let _ = import(&name, &bytes[..cut.min(bytes.len())], Writing::default());
+            let _ = import(&name, &bytes, Writing { decimal_comma: true });
+        }
+    }
+}

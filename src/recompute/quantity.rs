@@ -197,7 +197,7 @@ impl Time {
     #[must_use]
     pub fn as_clock(&self) -> Option<Span> {
         let (minutes, past) = self.questioned?;
-        Some(Span::around((minutes * 60 + past) as f64, 0.5))
+        Some(Span::around(minutes as f64 * 60.0 + past as f64, 0.5))
     }
 
     /// A clock's `1:47` read as 1.47 minutes, in seconds.

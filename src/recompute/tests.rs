@@ -139,3 +139,74 @@ fn a_long_text_is_shown_around_what_was_read() {
         "{shown}"
     );
 }
+
+/// Pieces that meet in such texts.
+const PIECES: &[&str] = &[
+    "9",
+    "49000",
+    "1:47.07",
+    "1.47",
+    "0",
+    "99999999999999999999",
+    "1,234",
+    "1.234,5",
+    "MB",
+    "KB/s",
+    " ",
+    "Gbit/s",
+    "min",
+    "s",
+    "=",
+    "+",
+    "(",
+    ")",
+    "-",
+    "%",
+    "/",
+    ".",
+    "[",
+    "]",
+    "sec",
+    "\n",
+    "\r",
+    "bytes",
+    "copied, ",
+    "IOPS=",
+    "k",
+    "M",
+    "to",
+    "x",
+    "é",
+    "🦀",
+    ":",
+    "$ cp a b",
+    "real ",
+    "-rw-r--r-- 1 a b ",
+    "KB/s in KB/s out\n",
+    "1e308",
+    "sender",
+    "SUM",
+    "mtu 9000",
+    "|",
+    "th=[",
+];
+
+proptest::proptest! {
+    #[test]
+    fn no_text_ends_it(text in "\\PC{0,120}") {
+        let _ = recompute(&text, Writing::default());
+        let _ = recompute(&text, Writing { decimal_comma: true });
+    }
+
+    #[test]
+    fn no_mixture_of_what_is_known_ends_it(picks in proptest::collection::vec(0..PIECES.len(), 0..40)) {
+        let text: String = picks.iter().map(|pick| PIECES[*pick]).collect();
+        for decimal_comma in [false, true] {
+            if let Ok(found) = recompute(&text, Writing { decimal_comma }) {
+                for rate in found.findings.iter().filter_map(|finding| finding.rate_bytes_per_s) {
+                    proptest::prop_assert!(rate.best.is_finite() && rate.low <= rate.high, "{text:?}: {rate:?}");
+                }
+            }
+        }
+    }
+}

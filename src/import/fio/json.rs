@@ -3,13 +3,12 @@
 //! Must not know: its other forms.
 
 use std::collections::HashMap;
-use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Map, Value};
 
 use super::{Options, rows, trouble};
 use crate::error::{Error, Result};
-use crate::import::json::{Object, number, whole};
+use crate::import::json::{Object, number, utc, whole};
 use crate::import::test::{Side, Test};
 use crate::import::{Imported, Input};
 use crate::record::Status;
@@ -108,14 +107,9 @@ fn options(globals: Option<&Map<String, Value>>, job: &Value) -> Options {
 }
 
 fn started(value: &Value) -> String {
-    let millis = whole(&value["timestamp_ms"]);
-    let seconds = whole(&value["timestamp"]).map(|seconds| seconds.saturating_mul(1000));
-    let written = millis
-        .or(seconds)
-        .map(|millis| UNIX_EPOCH + Duration::from_millis(millis));
-    written.map_or_else(String::new, |time| {
-        humantime::format_rfc3339_seconds(time).to_string()
-    })
+    let millis = whole(&value["timestamp_ms"]).map(|millis| millis / 1000);
+    let seconds = millis.or_else(|| whole(&value["timestamp"]));
+    seconds.map_or_else(String::new, utc)
 }
 
 /// Processor time of all clones: their percentages are of the wall clock of each.
@@ -182,7 +176,11 @@ fn side(value: &Value) -> Side {
     let percentiles = percentiles(whole_way).or_else(|| percentiles(completion));
     let bins = bins(whole_way).or_else(|| bins(completion));
     Side {
-        bytes: if is_kib { told * 1024 } else { told },
+        bytes: if is_kib {
+            told.saturating_mul(1024)
+        } else {
+            told
+        },
         ops: ops.or(by_rate).unwrap_or(0),
         seconds,
         printed: exact

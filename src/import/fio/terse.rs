@@ -96,7 +96,7 @@ fn side(fields: &[&str]) -> Side {
     });
     let kib = |at: usize| parsed::<u64>(fields[at]).unwrap_or(0);
     Side {
-        bytes: kib(0) * 1024,
+        bytes: kib(0).saturating_mul(1024),
         ops: ops.unwrap_or(0),
         seconds,
         printed: Some(kib(1) as f64 * 1024.0).filter(|rate| *rate > 0.0),
