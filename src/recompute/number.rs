@@ -101,9 +101,9 @@ pub(super) fn number(text: &str, writing: Writing) -> Result<(Number, usize)> {
     let value: f64 = format!("{whole}.{decimals}0e{exponent}")
         .parse()
         .unwrap_or(f64::INFINITY);
-    if !value.is_finite() || value > 1e21 {
+    if !value.is_finite() || value > 1e21 || value > 0.0 && value < 1e-12 {
         return Err(Error::usage(format!(
-            "'{}' is larger than anything that is measured",
+            "'{}' is beyond anything that is measured",
             shortened(&text[..at])
         )));
     }

@@ -184,6 +184,7 @@ const PIECES: &[&str] = &[
     "-rw-r--r-- 1 a b ",
     "KB/s in KB/s out\n",
     "1e308",
+    "1e-300",
     "sender",
     "SUM",
     "mtu 9000",
