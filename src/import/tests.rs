@@ -364,6 +364,25 @@ fn the_normal_output_of_fio_3_is_exact_to_the_last_byte() {
 }
 
 #[test]
+fn two_units_of_one_line_that_disagree_are_told() {
+    let line = |rate: &str| {
+        format!(
+            "job: (groupid=0, jobs=1): err= 0: pid=1: Thu Dec  3 07:45:11 2026\n  read: IOPS=734, BW=734MiB/s ({rate})(30.0GiB/41847msec)\n"
+        )
+    };
+    let notes = |rate: &str| {
+        let found = import("a.txt", line(rate).as_bytes(), Writing::default());
+        found.expect("readable").notes
+    };
+    assert_eq!(notes("770MB/s"), [""; 0]);
+    let told = notes("734MB/s");
+    assert!(
+        told[0].starts_with("job, read: 734MB/s is by 1024"),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn iperf3_3_12_agrees_with_itself() {
     for (name, wanted) in [
         ("iperf3-3.12.json", &[("write", "sum_received")][..]),

@@ -303,9 +303,7 @@ fn repeated(reading: &Reading, other: &Quantity, right: Span, what: &str) -> Opt
         return None;
     }
     if other.unit.open() && other.span(Base::Binary).meets(right) {
-        return reading
-            .is_open(other)
-            .then(|| format!("{} is by 1024", other.printed));
+        return Some(format!("{} is by 1024", other.printed));
     }
     Some(format!(
         "{} is another {what} ({})",

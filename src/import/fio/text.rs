@@ -8,6 +8,7 @@ use super::{Options, rows, trouble};
 use crate::error::Result;
 use crate::import::test::{Side, Test};
 use crate::import::{Imported, Input};
+use crate::recompute::Status::Disagrees;
 use crate::recompute::{Writing, recompute};
 use crate::record::Status;
 
@@ -42,6 +43,7 @@ fn run(input: &Input<'_>) -> Imported {
     let mut lines = input.text.lines().peekable();
     let mut direction = "";
     let mut runs = 0;
+    let mut notes = Vec::new();
     while let Some(raw) = lines.next() {
         let line = raw.trim();
         if let Some((name, options)) = header(line) {
@@ -56,8 +58,9 @@ fn run(input: &Input<'_>) -> Imported {
             runs += usize::from(line.starts_with("Run status"));
             direction = "end";
         } else if let (Some(job), false) = (jobs.last_mut(), direction == "end") {
-            if let Some((way, side)) = whole(line, input.writing) {
+            if let Some((way, side, wrong)) = whole(line, input.writing) {
                 direction = way;
+                notes.extend(wrong.map(|wrong| format!("{}, {way}: {wrong}", job.name)));
                 *of(job, way) = side;
             } else if let Some((unit, percentiles)) = percentiles(line, &mut lines) {
                 let scaled = percentiles.into_iter();
@@ -69,7 +72,6 @@ fn run(input: &Input<'_>) -> Imported {
         }
     }
     let trouble = trouble(input.text);
-    let mut notes = Vec::new();
     let mut tests = Vec::new();
     for clones in grouped(jobs) {
         let first = &clones[0];
@@ -232,8 +234,8 @@ fn begins(line: &str) -> Option<Job> {
     })
 }
 
-/// The line of a direction's whole, as recompute reads it.
-fn whole(line: &str, writing: Writing) -> Option<(&'static str, Side)> {
+/// The line of a direction's whole, as recompute reads it; with what its own figures contradict.
+fn whole(line: &str, writing: Writing) -> Option<(&'static str, Side, Option<String>)> {
     let way = ["read", "write"].into_iter().find(|way| {
         let rest = line.strip_prefix(way).map(str::trim_start);
         rest.is_some_and(|rest| rest.starts_with(':'))
@@ -255,7 +257,8 @@ fn whole(line: &str, writing: Writing) -> Option<(&'static str, Side)> {
         printed: finding.printed_bytes_per_s.map(|rate| rate.best),
         ..Side::default()
     };
-    Some((way, side))
+    let wrong = (finding.status == Disagrees).then(|| finding.sentences.join("; "));
+    Some((way, side, wrong))
 }
 
 fn of<'a>(job: &'a mut Job, way: &str) -> &'a mut Side {
