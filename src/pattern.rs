@@ -1,6 +1,6 @@
 //! Which block comes next: a seeded, endless sequence of directions, offsets and lengths for one lane.
 //!
-//! All lanes share one file. Sequential lanes have a contiguous part each; random lanes have every n-th block, so
+//! All lanes share one file. Sequential lanes have a contiguous part each, or take the blocks in turns; random lanes have every n-th block, so
 //! each covers the whole file and no two write the same block. Random blocks may repeat before all were hit, as
 //! with fio's `norandommap`. Pure. Must not know: clocks, targets, buffers. Offsets count from the file's start.
 
@@ -40,6 +40,8 @@ enum Places {
         start: u64,
         end: u64,
         next: u64,
+        /// Bytes of the other lanes' blocks between two of this one's.
+        gap: u64,
     },
     Random {
         extent: u64,
@@ -103,7 +105,16 @@ impl Pattern {
     #[must_use]
     pub fn pass_bytes(&self) -> u64 {
         match &self.places {
-            Places::Sequential { start, end, .. } => end - start,
+            Places::Sequential {
+                start, end, gap: 0, ..
+            } => end - start,
+            Places::Sequential {
+                start, end, gap, ..
+            } => self.blocks.first().map_or(0, |(block, _)| {
+                let (block, left) = (u64::from(*block), end.saturating_sub(*start));
+                let turn = block + gap;
+                left / turn * block + (left % turn).min(block)
+            }),
             Places::Random {
                 extent, extents, ..
             } => extent * extents,
@@ -128,12 +139,22 @@ impl Places {
         let size = phase.size.0;
         if !phase.rw.random() {
             let blocks = size.div_ceil(extent);
+            if phase.in_turns && phase.blocks.len() == 1 {
+                let start = (lane * extent).min(size);
+                return Self::Sequential {
+                    start,
+                    end: size,
+                    next: start,
+                    gap: (lanes - 1) * extent,
+                };
+            }
             let start = blocks * lane / lanes * extent;
             let end = (blocks * (lane + 1) / lanes * extent).min(size);
             return Self::Sequential {
                 start,
                 end,
                 next: start,
+                gap: 0,
             };
         }
         // Lane k owns extents k, k + lanes, k + 2 lanes ..; a short last block is left out.
@@ -158,13 +179,18 @@ impl Places {
     #[inline]
     fn place(&mut self, len: u32, rng: &mut SmallRng) -> (u64, u32) {
         match self {
-            Self::Sequential { start, end, next } => {
+            Self::Sequential {
+                start,
+                end,
+                next,
+                gap,
+            } => {
                 if *next >= *end {
                     *next = *start;
                 }
                 let offset = *next;
                 let len = u64::from(len).min(*end - offset);
-                *next += len;
+                *next += len + *gap;
                 (offset, len as u32)
             }
             Self::Random {
@@ -214,6 +240,42 @@ mod tests {
             .expect("keys")
             .resolve("test")
             .expect("a possible phase")
+    }
+
+    #[test]
+    fn lanes_in_turns_leave_no_gap_however_far_they_get() {
+        for (blocks, lanes) in [(12u64, 4u16), (13, 4), (3, 2), (11, 5), (7, 1)] {
+            let size = blocks * 4096 - 100;
+            let phase = Phase {
+                in_turns: true,
+                ..phase(&format!(
+                    "rw='write'\nbs='4k'\nsize='{size}'\nlanes={lanes}"
+                ))
+            };
+            let mut seen = Vec::new();
+            let mut passes = 0;
+            for lane in 0..lanes {
+                let mut pattern = Pattern::new(&phase, lane, lanes, 1);
+                let own = blocks
+                    .saturating_sub(u64::from(lane))
+                    .div_ceil(u64::from(lanes));
+                passes += pattern.pass_bytes();
+                for turn in 0..own {
+                    let step = pattern.advance();
+                    let block = turn * u64::from(lanes) + u64::from(lane);
+                    assert_eq!(step.offset, block * 4096, "{blocks} blocks, {lanes} lanes");
+                    seen.push((step.offset, u64::from(step.len)));
+                }
+                // And over again.
+                assert_eq!(pattern.advance().offset, u64::from(lane) * 4096);
+            }
+            seen.sort_unstable();
+            let end = seen.iter().fold(0, |end, (offset, len)| {
+                assert_eq!(*offset, end);
+                end + len
+            });
+            assert_eq!((end, passes), (size, size));
+        }
     }
 
     #[test]

@@ -34,18 +34,27 @@ pub fn set_program(path: &Path) {
 struct Home(PathBuf);
 
 impl Home {
+    /// A killed program leaves its own behind, and another may have its process number: a name that is taken is passed over.
     fn make() -> std::io::Result<Self> {
         static COUNT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-        let name = format!(
-            "nasgauge-home-{}-{}",
-            std::process::id(),
-            COUNT.fetch_add(1, Relaxed)
-        );
-        let path = std::env::temp_dir().join(name);
-        std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
-            .create(&path)?;
-        std::fs::write(path.join(target::HOME_MARKER), "")?;
-        Ok(Self(path))
+        loop {
+            let path = Self::path(COUNT.fetch_add(1, Relaxed));
+            let made =
+                std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
+                    .create(&path);
+            match made {
+                Err(taken) if taken.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+                Ok(()) => {
+                    std::fs::write(path.join(target::HOME_MARKER), "")?;
+                    return Ok(Self(path));
+                }
+            }
+        }
+    }
+
+    fn path(count: u64) -> PathBuf {
+        std::env::temp_dir().join(format!("nasgauge-home-{}-{count}", std::process::id()))
     }
 }
 
@@ -308,6 +317,36 @@ fn tell(live: &Live, ended: &AtomicBool, voice: &Voice) {
         std::thread::sleep(LIVE_PERIOD);
         if ended.load(Relaxed) || say(voice, &Word::Live(live.read())).is_err() {
             return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Home;
+
+    #[test]
+    fn a_home_that_a_killed_program_left_is_passed_over() {
+        let (left, made) = (Home::make().expect("new"), Home::make().expect("new"));
+        let count = |home: &Home| -> u64 {
+            let name = home.0.to_string_lossy();
+            let (_, count) = name.rsplit_once('-').expect("numbered");
+            count.parse().expect("a number")
+        };
+        let next = count(&left).max(count(&made)) + 1;
+        // Other tests of this process may take some of these names meanwhile; then they are there as well.
+        let taken: Vec<_> = (next..next + 8).map(Home::path).collect();
+        let ours: Vec<bool> = taken
+            .iter()
+            .map(|path| std::fs::create_dir(path).is_ok())
+            .collect();
+        let after = Home::make().expect("a name is free");
+        assert!(after.0.join(crate::target::HOME_MARKER).exists());
+        assert!(!taken.contains(&after.0), "{after:?}", after = after.0);
+        for (path, ours) in taken.iter().zip(ours) {
+            if ours {
+                std::fs::remove_dir(path).expect("empty");
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::engine::{FileJob, Job};
+use crate::engine::{FileJob, Job, Report};
 use crate::error::{Error, Kind, Phase, Result};
 use crate::op::Direction;
 use crate::payload::Content;
@@ -42,6 +42,8 @@ pub(super) struct Found {
     pub(super) generations: u64,
     /// Its interval samples, in order.
     pub(super) samples: Vec<(Direction, Interval)>,
+    /// Bytes from the object's beginning that it has written without a gap.
+    pub(super) laid: u64,
 }
 
 impl Found {
@@ -50,6 +52,7 @@ impl Found {
             rows,
             generations: 0,
             samples: Vec::new(),
+            laid: 0,
         }
     }
 }
@@ -126,7 +129,28 @@ pub(super) fn measure(
         rows,
         generations: driven.generations(),
         samples,
+        laid: laid(&phase, &driven.reports),
     })
+}
+
+/// What a sequential phase has written from the beginning on. Lanes that take turns don't get equally far: the one that is behind
+/// leaves the first gap.
+fn laid(phase: &workload::Phase, reports: &[Report]) -> u64 {
+    let lanes = u64::from(phase.lanes);
+    let one_after_the_other = lanes == 1 || (phase.in_turns && phase.blocks.len() == 1);
+    if !phase.rw.writes() || phase.rw.random() || !one_after_the_other || phase.files.is_some() {
+        return 0;
+    }
+    let block = u64::from(phase.block_max());
+    let behind = reports.iter().map(|report| report.written / block).min();
+    let whole = behind.unwrap_or(0) * lanes * block;
+    let all: u64 = reports.iter().map(|report| report.written).sum();
+    // All of it may end with a shorter block.
+    if all == phase.size.0 {
+        all
+    } else {
+        whole.min(phase.size.0)
+    }
 }
 
 /// Marks a row that began much faster than it went on, by its whole samples.
@@ -262,6 +286,34 @@ mod tests {
         find_cliff(&mut row, Nanos(crate::units::SECOND / 2), &samples(rates));
         assert_eq!(row.burst.is_some(), row.flags.contains(&Flag::CacheCliff));
         row.burst
+    }
+
+    #[test]
+    fn only_what_has_no_gap_counts_as_laid() {
+        let phase = |lanes: u16, in_turns: bool| workload::Phase {
+            in_turns,
+            ..workload::PhaseFile {
+                rw: Some(workload::Rw::Write),
+                bs: Some(crate::units::Bytes(10)),
+                size: Some(crate::units::Bytes(1000)),
+                lanes: Some(lanes),
+                ..workload::PhaseFile::default()
+            }
+            .resolve("a phase")
+            .expect("possible")
+        };
+        let reports = |written: &[u64]| -> Vec<Report> {
+            let each = written.iter().map(|written| Report {
+                written: *written,
+                ..Report::default()
+            });
+            each.collect()
+        };
+        assert_eq!(laid(&phase(1, false), &reports(&[330])), 330);
+        assert_eq!(laid(&phase(1, true), &reports(&[4000])), 1000);
+        assert_eq!(laid(&phase(4, true), &reports(&[100, 120, 90, 110])), 360);
+        assert_eq!(laid(&phase(4, true), &reports(&[250; 4])), 1000);
+        assert_eq!(laid(&phase(4, false), &reports(&[100; 4])), 0);
     }
 
     #[test]

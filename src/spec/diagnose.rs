@@ -268,6 +268,8 @@ impl DiagnosePlan {
             // What is not counted is written all the same, and would have to be flushed in the time that counts.
             phase.ramp_time = Nanos(0);
             phase.bytes = Some(laid);
+            // What it leaves is read afterwards.
+            phase.in_turns = true;
         }
         phase
     }
@@ -287,6 +289,7 @@ impl DiagnosePlan {
         };
         let mut phase = keys.resolve("laying the test file")?;
         phase.runtime = Some(self.times().workload);
+        phase.in_turns = true;
         Ok(phase)
     }
 

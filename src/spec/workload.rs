@@ -115,6 +115,10 @@ pub struct Phase {
     pub dedupe_percent: u8,
     /// Check each byte read.
     pub verify: bool,
+    /// Lanes of a sequential phase with blocks of one size take them in turns, as one stream with more under way would, instead of
+    /// a part each: then what time allowed to write is the file's beginning, without gaps.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_turns: bool,
     /// The small files that it works on; None where blocks of one file are read and written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<Files>,

@@ -277,6 +277,7 @@ fn job(load: &Load, lane: u16) -> Job {
         compress_percent: content.compress_percent,
         dedupe_percent: content.dedupe_percent,
         verify: false,
+        in_turns: false,
         files: None,
     };
     Job {

@@ -100,11 +100,24 @@ impl Group {
 
     /// Brings the calling thread in: what it starts from now on is there from its first moment.
     pub fn join(&self) {
-        let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
         for path in &self.paths {
-            set(&path.join("tasks"), &thread);
+            enter(path);
         }
     }
+
+    /// Brings the calling thread in where memory is limited, and nowhere else.
+    pub fn join_memory(&self) {
+        for path in &self.paths {
+            if path.join("memory.limit_in_bytes").exists() {
+                enter(path);
+            }
+        }
+    }
+}
+
+fn enter(group: &Path) {
+    let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
+    set(&group.join("tasks"), &thread);
 }
 
 impl Drop for Group {

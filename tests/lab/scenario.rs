@@ -99,8 +99,8 @@ pub struct Servers {
     pub memory_mib: u64,
     /// Of one core.
     pub cpu_percent: Option<u64>,
-    /// Few written bytes can wait in the server's memory.
-    pub honest_writes: bool,
+    /// Few written bytes can wait in the server's memory; where nothing is said, before a disk that is limited.
+    honest_writes: Option<bool>,
     /// A slow way before the server's port.
     pub forward_mb_s: Option<f64>,
 }
@@ -110,7 +110,7 @@ impl Default for Servers {
         Self {
             memory_mib: 256,
             cpu_percent: None,
-            honest_writes: true,
+            honest_writes: None,
             forward_mb_s: None,
         }
     }
@@ -208,6 +208,19 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// Whether the disk limits anything.
+    pub fn limits_the_disk(&self) -> bool {
+        self.disk != Speed::default() || self.array.is_some() || self.cliff.is_some()
+    }
+
+    /// Whether few written bytes can wait in the server's memory. The kernel then holds writers up for 200 ms at a time, also before a
+    /// disk that is fast enough: where the disk limits nothing, that would be in the way.
+    pub fn honest_writes(&self) -> bool {
+        self.servers
+            .honest_writes
+            .unwrap_or_else(|| self.limits_the_disk())
+    }
+
     fn parse(name: &str, text: &str) -> Result<Self, String> {
         let mut scenario: Self =
             toml::from_str(text).map_err(|error| format!("{name}: {error}"))?;

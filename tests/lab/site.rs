@@ -1,5 +1,7 @@
 //! What a scenario imposes, made: the hosts, the disk, the groups, the NAS.
 
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -11,8 +13,8 @@ use super::lab::{Lab, Link, Way, run};
 use super::nas::{Nas, Parts, Protocol};
 use super::scenario::{Cliff, Network, Scenario, Speed};
 
-/// Bytes of a single disk.
-const DISK: u64 = 1280 << 20;
+/// Bytes of a single disk: a LUN, an old file that fills the memory, and room for what an agent writes.
+const DISK: u64 = 1536 << 20;
 /// Bytes of an array's members.
 const MEMBER: u64 = 640 << 20;
 /// Bytes of a LUN: a quick diagnosis's test file and room around it; less on a disk that has less.
@@ -38,8 +40,9 @@ impl Site {
             servers.cpu_percent,
         )?;
         let rates = rates(&scenario.disk);
+        let honest = scenario.honest_writes();
         let disk = match &scenario.array {
-            None => Disk::single(DISK, &rates, servers.honest_writes)?,
+            None => Disk::single(DISK, &rates, honest)?,
             Some(array) => {
                 let array = disk::Array {
                     level: array.level.clone(),
@@ -47,14 +50,15 @@ impl Site {
                     first: array.first.as_ref().map(self::rates),
                     degraded: array.degraded,
                 };
-                Disk::array(&array, MEMBER, &rates, servers.honest_writes)?
+                Disk::array(&array, MEMBER, &rates, honest)?
             }
         };
         let disk = Arc::new(disk);
         let lab = network(&scenario.network);
-        if protocol == Protocol::Iscsi {
-            // The LUN is laid at once.
-            disk.limit(&Rates::default());
+        // What stands there from the beginning is laid at once.
+        disk.limit(&Rates::default());
+        if servers.memory_mib > 0 {
+            fill(&group, disk.directory(), servers.memory_mib);
         }
         let nas = Nas::start(
             &lab,
@@ -67,9 +71,7 @@ impl Site {
                 memory: scenario.memory_share,
             },
         );
-        if protocol == Protocol::Iscsi {
-            disk.limit_as_made();
-        }
+        disk.limit_as_made();
         let cliff = scenario.cliff.map(|cliff| Watched::start(&disk, cliff));
         Ok(Self {
             nas,
@@ -79,6 +81,22 @@ impl Site {
             lab,
         })
     }
+}
+
+/// Lets the servers' memory hold an old file's pages, as it would after a day's work. Pages that were never used may cost much: in
+/// a virtual machine whose host takes unused memory back, 5 ms and more for each MiB, which is slower than the networks here.
+fn fill(group: &Group, directory: &Path, mib: u64) {
+    let path = directory.join("earlier.bin");
+    let write = || {
+        // A process of its own: the kernel counts a thread's pages where its process is.
+        group.join_memory();
+        run(Command::new("dd")
+            .args(["if=/dev/zero", "bs=1M", "conv=fsync", "status=none"])
+            .arg(format!("count={mib}"))
+            .arg(format!("of={}", path.display())));
+    };
+    // By a thread that ends here: this one belongs to no server.
+    std::thread::scope(|scope| scope.spawn(write).join().expect("dd of coreutils"));
 }
 
 fn bytes(mb: f64) -> u64 {

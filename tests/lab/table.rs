@@ -204,10 +204,11 @@ pub fn imposed(scenario: &Scenario) -> String {
             .forward_mb_s
             .map(|rate| format!("the server's port {rate} MB/s")),
     );
-    if servers.memory_mib == 0 {
+    let limited = scenario.limits_the_disk();
+    if limited && servers.memory_mib == 0 {
         all.push("server caches reads".to_owned());
     }
-    if !servers.honest_writes {
+    if limited && !scenario.honest_writes() {
         all.push("server caches writes".to_owned());
     }
     if all.is_empty() {

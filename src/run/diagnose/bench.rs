@@ -42,6 +42,8 @@ pub(super) struct Measured {
     pub(super) row: Row,
     /// Rates of its samples, in bytes per second.
     pub(super) samples: Vec<f64>,
+    /// Bytes from the file's beginning that it has written without a gap.
+    pub(super) laid: u64,
 }
 
 impl Measured {
@@ -274,28 +276,28 @@ impl Bench {
         };
         let found = cell::measure(&context, &mut self.place, around.watch, results)?;
         self.generation += found.generations + u64::from(u16::MAX);
+        let laid = found.laid;
         let mut rows = found.rows;
         if rows.is_empty() {
             return Ok(None);
         }
         let row = rows.remove(0);
         let samples = rates(&found.samples, row.seconds);
-        Ok(Some(Measured { row, samples }))
+        Ok(Some(Measured { row, samples, laid }))
     }
 
     /// Lays the test file, as far as the phase's time allows.
     pub(super) fn lay(&mut self, laying: Phase, around: &mut Around<'_, '_>) -> Result<()> {
         let laid = self.once("laying the test file", "laying", laying, 1, around)?;
         if let Some(laid) = laid {
-            self.take_as_laid(&laid.row);
+            self.take_as_laid(&laid);
         }
         Ok(())
     }
 
     /// Takes what a write of the whole file has left as the test file.
-    pub(super) fn take_as_laid(&mut self, written: &Row) {
-        let bytes = written.bytes.min(written.size_bytes) / MIB * MIB;
-        self.laid = Bytes(self.laid.0.max(bytes));
+    pub(super) fn take_as_laid(&mut self, written: &Measured) {
+        self.laid = Bytes(self.laid.0.max(written.laid / MIB * MIB));
     }
 
     /// Removes everything of ours; a sentence for what stays against our will.

@@ -38,7 +38,7 @@ impl Scene {
             return Ok(None);
         };
         if lays {
-            self.target.take_as_laid(&taken.whole.row);
+            self.target.take_as_laid(&taken.whole);
         }
         let laid = self.target.laid;
         taken.laid = laid;

@@ -199,6 +199,7 @@ impl PhaseFile {
             compress_percent: self.compress_percent.unwrap_or(0),
             dedupe_percent: self.dedupe_percent.unwrap_or(0),
             verify: self.verify.unwrap_or(false),
+            in_turns: false,
             files: None,
         };
         phase.validate().map_err(wrong)?;
