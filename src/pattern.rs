@@ -1,8 +1,8 @@
 //! Which block comes next: a seeded, endless sequence of directions, offsets and lengths for one lane.
 //!
-//! All lanes share one file. Sequential lanes have a contiguous part each, or take the blocks in turns; random lanes have every n-th block, so
-//! each covers the whole file and no two write the same block. Random blocks may repeat before all were hit, as
-//! with fio's `norandommap`. Pure. Must not know: clocks, targets, buffers. Offsets count from the file's start.
+//! All lanes share one file. Sequential lanes have a contiguous part each, or take the blocks in turns; random lanes
+//! have every n-th block, so each covers the whole file and no two write the same block. Random blocks may repeat
+//! before all were hit, as with fio's `norandommap`. Pure. Must not know: clocks, targets, buffers. Offsets count from the file's start.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -105,20 +105,33 @@ impl Pattern {
     #[must_use]
     pub fn pass_bytes(&self) -> u64 {
         match &self.places {
-            Places::Sequential {
-                start, end, gap: 0, ..
-            } => end - start,
-            Places::Sequential {
-                start, end, gap, ..
-            } => self.blocks.first().map_or(0, |(block, _)| {
-                let (block, left) = (u64::from(*block), end.saturating_sub(*start));
-                let turn = block + gap;
-                left / turn * block + (left % turn).min(block)
-            }),
+            Places::Sequential { end, .. } => self.bytes_before(*end),
             Places::Random {
                 extent, extents, ..
             } => extent * extents,
         }
+    }
+
+    /// This lane's bytes of the file's first `bytes`, where lanes take turns; None where each has a part of its own.
+    #[must_use]
+    pub fn turns(&self, bytes: u64) -> Option<u64> {
+        let takes_turns = matches!(self.places, Places::Sequential { gap, .. } if gap > 0);
+        takes_turns.then(|| self.bytes_before(bytes))
+    }
+
+    /// Bytes of a sequential lane before this place in the file.
+    fn bytes_before(&self, end: u64) -> u64 {
+        let (Places::Sequential { start, gap, .. }, [(block, _), ..]) =
+            (&self.places, self.blocks.as_slice())
+        else {
+            return 0;
+        };
+        let (block, span) = (u64::from(*block), end.saturating_sub(*start));
+        if *gap == 0 {
+            return span;
+        }
+        let turn = block + gap;
+        span / turn * block + (span % turn).min(block)
     }
 
     fn length(&mut self) -> u32 {
@@ -139,7 +152,7 @@ impl Places {
         let size = phase.size.0;
         if !phase.rw.random() {
             let blocks = size.div_ceil(extent);
-            if phase.in_turns && phase.blocks.len() == 1 {
+            if phase.takes_turns() {
                 let start = (lane * extent).min(size);
                 return Self::Sequential {
                     start,
@@ -254,12 +267,16 @@ mod tests {
             };
             let mut seen = Vec::new();
             let mut passes = 0;
+            let mut beginning = 0;
             for lane in 0..lanes {
                 let mut pattern = Pattern::new(&phase, lane, lanes, 1);
                 let own = blocks
                     .saturating_sub(u64::from(lane))
                     .div_ceil(u64::from(lanes));
                 passes += pattern.pass_bytes();
+                // A part of the file is shared out as the lanes go through it, and never twice.
+                beginning += pattern.turns(2 * 4096 + 7).unwrap_or(2 * 4096 + 7);
+                assert_eq!(pattern.turns(size).unwrap_or(size), pattern.pass_bytes());
                 for turn in 0..own {
                     let step = pattern.advance();
                     let block = turn * u64::from(lanes) + u64::from(lane);
@@ -274,7 +291,7 @@ mod tests {
                 assert_eq!(*offset, end);
                 end + len
             });
-            assert_eq!((end, passes), (size, size));
+            assert_eq!((end, passes, beginning), (size, size, 2 * 4096 + 7));
         }
     }
 

@@ -178,6 +178,28 @@ fn without_a_ramp_the_time_runs_from_the_start_signal() {
 }
 
 #[test]
+fn lanes_in_turns_write_a_whole_file_whatever_does_not_divide() {
+    // 13 blocks, the last one short: one lane has four of them.
+    let size = 12 * 4096 + 100;
+    let reports = (0..4).map(|lane| {
+        let keys = format!("rw='write'\nbs='4k'\nsize={size}\nbytes={size}\nlanes=4");
+        let mut job = lane_job(&keys, lane, 4, "");
+        job.phase.in_turns = true;
+        let uri = "sim:?clock=virtual&latency=1us";
+        good(run(session(&login(uri), &job), &job))
+    });
+    let found: Vec<(u64, u64)> = reports.map(|one| (one.written, one.high_water)).collect();
+    let (three, block) = (3 * 4096, 4096);
+    let whole = [
+        (three + 100, size),
+        (three, 10 * block),
+        (three, 11 * block),
+        (three, 12 * block),
+    ];
+    assert_eq!(found, whole);
+}
+
+#[test]
 fn a_pass_counts_every_byte_and_its_last_block_is_short() {
     for (rw, lanes) in [("read", 1), ("write", 3), ("rw", 7)] {
         let mut bytes = 0;

@@ -112,7 +112,9 @@ impl<'a> Worker<'a> {
         let pattern = Pattern::new(phase, job.lane, job.lanes, job.seed);
         let depth = usize::from(phase.iodepth);
         let budget = match (phase.bytes, phase.runtime) {
-            (Some(bytes), _) => share(bytes.0, u64::from(phase.block_max()), job.lane, job.lanes),
+            (Some(bytes), _) => pattern.turns(bytes.0).unwrap_or_else(|| {
+                share(bytes.0, u64::from(phase.block_max()), job.lane, job.lanes)
+            }),
             (None, Some(_)) => u64::MAX,
             (None, None) => pattern.pass_bytes(),
         };

@@ -4,12 +4,15 @@
 //! dies with its parent. It stands in a process group of its own: Ctrl-C reaches the parent, which ends it in order.
 
 use std::io::{BufReader, stdin, stdout};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child as Process, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
+
+use tempfile::TempDir;
 
 use crate::engine::{Job, Live, Report};
 use crate::error::{Error, Kind, Phase, Result};
@@ -30,39 +33,14 @@ pub fn set_program(path: &Path) {
     let _ = PROGRAM.set(path.to_owned());
 }
 
-/// A private HOME, removed with its owner.
-struct Home(PathBuf);
-
-impl Home {
-    /// A killed program leaves its own behind, and another may have its process number: a name that is taken is passed over.
-    fn make() -> std::io::Result<Self> {
-        static COUNT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-        loop {
-            let path = Self::path(COUNT.fetch_add(1, Relaxed));
-            let made =
-                std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
-                    .create(&path);
-            match made {
-                Err(taken) if taken.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error),
-                Ok(()) => {
-                    std::fs::write(path.join(target::HOME_MARKER), "")?;
-                    return Ok(Self(path));
-                }
-            }
-        }
-    }
-
-    fn path(count: u64) -> PathBuf {
-        std::env::temp_dir().join(format!("nasgauge-home-{}-{count}", std::process::id()))
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        // Only what a child may have made in it: a marker and a library's configuration.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A private HOME, removed with its owner; its name is nobody else's, also not that of one that a killed program left.
+fn home() -> std::io::Result<TempDir> {
+    let home = tempfile::Builder::new()
+        .prefix("nasgauge-home-")
+        .permissions(PermissionsExt::from_mode(0o700))
+        .tempdir()?;
+    std::fs::write(home.path().join(target::HOME_MARKER), "")?;
+    Ok(home)
 }
 
 /// A started child with its two pipes.
@@ -70,7 +48,7 @@ pub(super) struct Spawned {
     process: Process,
     pub(super) input: ChildStdin,
     pub(super) output: Option<BufReader<ChildStdout>>,
-    home: Option<Home>,
+    home: Option<TempDir>,
 }
 
 impl Spawned {
@@ -81,11 +59,11 @@ impl Spawned {
             Some(path) => path.clone(),
             None => std::env::current_exe().map_err(|error| failed(&error))?,
         };
-        let home = Home::make().map_err(|error| failed(&error))?;
+        let home = home().map_err(|error| failed(&error))?;
         let mut process =
             std::os::unix::process::CommandExt::process_group(&mut Command::new(program), 0)
                 .arg(ARGUMENT)
-                .env("HOME", &home.0)
+                .env("HOME", home.path())
                 .env_remove("NASGAUGE_PASSWORD")
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
@@ -323,30 +301,17 @@ fn tell(live: &Live, ended: &AtomicBool, voice: &Voice) {
 
 #[cfg(test)]
 mod tests {
-    use super::Home;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn a_home_that_a_killed_program_left_is_passed_over() {
-        let (left, made) = (Home::make().expect("new"), Home::make().expect("new"));
-        let count = |home: &Home| -> u64 {
-            let name = home.0.to_string_lossy();
-            let (_, count) = name.rsplit_once('-').expect("numbered");
-            count.parse().expect("a number")
-        };
-        let next = count(&left).max(count(&made)) + 1;
-        // Other tests of this process may take some of these names meanwhile; then they are there as well.
-        let taken: Vec<_> = (next..next + 8).map(Home::path).collect();
-        let ours: Vec<bool> = taken
-            .iter()
-            .map(|path| std::fs::create_dir(path).is_ok())
-            .collect();
-        let after = Home::make().expect("a name is free");
-        assert!(after.0.join(crate::target::HOME_MARKER).exists());
-        assert!(!taken.contains(&after.0), "{after:?}", after = after.0);
-        for (path, ours) in taken.iter().zip(ours) {
-            if ours {
-                std::fs::remove_dir(path).expect("empty");
-            }
-        }
+    fn a_home_is_private_and_nobody_elses() {
+        let (one, other) = (super::home().expect("new"), super::home().expect("new"));
+        assert_ne!(one.path(), other.path());
+        assert!(one.path().join(crate::target::HOME_MARKER).exists());
+        let mode = std::fs::metadata(one.path()).expect("there").permissions();
+        assert_eq!(mode.mode() & 0o777, 0o700);
+        let path = one.path().to_owned();
+        drop(one);
+        assert!(!path.exists());
     }
 }

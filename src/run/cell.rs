@@ -137,8 +137,8 @@ pub(super) fn measure(
 /// leaves the first gap.
 fn laid(phase: &workload::Phase, reports: &[Report]) -> u64 {
     let lanes = u64::from(phase.lanes);
-    let one_after_the_other = lanes == 1 || (phase.in_turns && phase.blocks.len() == 1);
-    if !phase.rw.writes() || phase.rw.random() || !one_after_the_other || phase.files.is_some() {
+    let alone = lanes == 1 && !phase.rw.random() && phase.files.is_none();
+    if !phase.rw.writes() || !(alone || phase.takes_turns()) {
         return 0;
     }
     let block = u64::from(phase.block_max());

@@ -124,6 +124,14 @@ pub struct Phase {
     pub files: Option<Files>,
 }
 
+impl Phase {
+    /// Whether its lanes take turns: only blocks of one size leave no gap that way.
+    #[must_use]
+    pub const fn takes_turns(&self) -> bool {
+        self.in_turns && !self.rw.random() && self.blocks.len() == 1 && self.files.is_none()
+    }
+}
+
 impl Rw {
     /// Whether offsets jump.
     #[must_use]

@@ -7,6 +7,7 @@
 //! Device files are free again as soon as they are not mounted (autoclear), however this process ends. Rates are bytes per
 //! second, sizes bytes.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -186,6 +187,20 @@ impl Disk {
         Ok(disk)
     }
 
+    /// Memory as a disk: nothing of it is ever cold, so reading it costs a server the same at any time.
+    pub fn memory(size: u64) -> Self {
+        let directory = work().join("export");
+        let options = format!("size={size}");
+        let mounted = mount(Path::new("nasgauge-lab"), "tmpfs", &options, &directory);
+        Self {
+            directory,
+            strict: None,
+            made: Vec::new(),
+            _mounted: mounted,
+            members: Vec::new(),
+        }
+    }
+
     /// An array of disks of `size` bytes each, each with these limits.
     pub fn array(
         array: &Array,
@@ -261,6 +276,12 @@ impl Disk {
         for (member, rates) in self.members.iter().zip(&self.made) {
             member.limit.set(rates);
         }
+    }
+
+    /// Waits until all that was written is on it.
+    pub fn flush(&self) {
+        let directory = File::open(&self.directory).expect("mounted");
+        rustix::fs::syncfs(&directory).expect("a disk that takes what is written");
     }
 
     /// Bytes that its members have been given to write.

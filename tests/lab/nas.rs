@@ -60,6 +60,8 @@ pub struct Parts<'a> {
     pub forward: Option<u64>,
     /// Whether there is a share in memory too.
     pub memory: bool,
+    /// Whether a client of SMB keeps to one connection.
+    pub one_connection: bool,
 }
 
 /// A running NAS.
@@ -110,10 +112,14 @@ impl Nas {
             let uri = uri
                 .replace("127.0.0.1", &address)
                 .replace("0.0.0.0", &address);
-            uris.push(forwarded.map_or_else(
+            let mut uri = forwarded.map_or_else(
                 || uri.clone(),
                 |other| uri.replacen(&format!(":{port}/"), &format!(":{other}/"), 1),
-            ));
+            );
+            if parts.one_connection && protocol == Protocol::Smb {
+                uri.push_str("?engine=smb2");
+            }
+            uris.push(uri);
             servers.push(server);
         }
         Self {

@@ -101,6 +101,8 @@ pub struct Servers {
     pub cpu_percent: Option<u64>,
     /// Few written bytes can wait in the server's memory; where nothing is said, before a disk that is limited.
     honest_writes: Option<bool>,
+    /// Written bytes wait no longer than about this: with a disk that is faster than what comes in, few ever wait.
+    pub flush_every_ms: Option<u64>,
     /// A slow way before the server's port.
     pub forward_mb_s: Option<f64>,
 }
@@ -111,6 +113,7 @@ impl Default for Servers {
             memory_mib: 256,
             cpu_percent: None,
             honest_writes: None,
+            flush_every_ms: None,
             forward_mb_s: None,
         }
     }
@@ -184,6 +187,9 @@ pub struct Scenario {
     pub protocols: Vec<Protocol>,
     /// A shipped workload; sequential 1 MiB without.
     pub workload: Option<String>,
+    /// SMB by the client that has several requests under way on one connection; the usual one makes a connection for each.
+    #[serde(default)]
+    pub one_connection: bool,
     /// More options of the program.
     #[serde(default)]
     pub options: Vec<String>,
@@ -200,6 +206,9 @@ pub struct Scenario {
     #[serde(default)]
     pub disk: Speed,
     pub array: Option<Array>,
+    /// Memory in place of a disk.
+    #[serde(default)]
+    pub ram_disk: bool,
     pub cliff: Option<Cliff>,
     #[serde(default)]
     pub servers: Servers,
@@ -246,6 +255,10 @@ impl Scenario {
         wrong(
             network.two_links && network.one_way_us.is_some(),
             "two links have no delay",
+        )?;
+        wrong(
+            self.ram_disk && self.limits_the_disk(),
+            "memory in place of a disk has no limits",
         )?;
         let ci = self.ci.map(|(protocol, _)| protocol);
         wrong(

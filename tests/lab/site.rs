@@ -25,7 +25,8 @@ const LOOK: Duration = Duration::from_millis(10);
 /// A laboratory as a scenario has it. Dropped in this order: servers before their disk, groups and network.
 pub struct Site {
     pub nas: Nas,
-    _cliff: Option<Watched>,
+    _cliff: Option<Beside>,
+    _flusher: Option<Beside>,
     _disk: Arc<Disk>,
     _group: Group,
     pub lab: Lab,
@@ -42,6 +43,7 @@ impl Site {
         let rates = rates(&scenario.disk);
         let honest = scenario.honest_writes();
         let disk = match &scenario.array {
+            None if scenario.ram_disk => Disk::memory(DISK),
             None => Disk::single(DISK, &rates, honest)?,
             Some(array) => {
                 let array = disk::Array {
@@ -69,13 +71,14 @@ impl Site {
                 group: &group,
                 forward: servers.forward_mb_s.map(bytes),
                 memory: scenario.memory_share,
+                one_connection: scenario.one_connection,
             },
         );
         disk.limit_as_made();
-        let cliff = scenario.cliff.map(|cliff| Watched::start(&disk, cliff));
         Ok(Self {
             nas,
-            _cliff: cliff,
+            _cliff: scenario.cliff.map(|cliff| falls(&disk, cliff)),
+            _flusher: servers.flush_every_ms.map(|every| flushes(&disk, every)),
             _disk: disk,
             _group: group,
             lab,
@@ -84,7 +87,7 @@ impl Site {
 }
 
 /// Lets the servers' memory hold an old file's pages, as it would after a day's work. Pages that were never used may cost much: in
-/// a virtual machine whose host takes unused memory back, 5 ms and more for each MiB, which is slower than the networks here.
+/// a virtual machine whose host takes unused memory back, 4 to 13 ms for each MiB were measured: memory was slower than the networks here.
 fn fill(group: &Group, directory: &Path, mib: u64) {
     let path = directory.join("earlier.bin");
     let write = || {
@@ -152,28 +155,45 @@ fn network(network: &Network) -> Lab {
     lab
 }
 
-/// Looks how much a disk has been given, and limits it further from then on.
-struct Watched {
+/// From the moment on that a disk has been given so much, it can do less.
+fn falls(disk: &Arc<Disk>, cliff: Cliff) -> Beside {
+    let disk = Arc::clone(disk);
+    let before = disk.written();
+    Beside::every(LOOK, move || {
+        let over = disk.written() - before >= cliff.after_mib << 20;
+        if over {
+            disk.limit(&Rates {
+                read: cliff.read_mb_s.map(bytes),
+                write: cliff.write_mb_s.map(bytes),
+                ..Rates::default()
+            });
+        }
+        over
+    })
+}
+
+/// Has what waits to be written written so often.
+fn flushes(disk: &Arc<Disk>, every_ms: u64) -> Beside {
+    let disk = Arc::clone(disk);
+    Beside::every(Duration::from_millis(every_ms), move || {
+        disk.flush();
+        false
+    })
+}
+
+/// Something that is done again and again until it says that it is over, or this is dropped.
+struct Beside {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Watched {
-    fn start(disk: &Arc<Disk>, cliff: Cliff) -> Self {
+impl Beside {
+    fn every(pause: Duration, mut act: impl FnMut() -> bool + Send + 'static) -> Self {
         let over = Arc::new(AtomicBool::new(false));
-        let (told, disk) = (Arc::clone(&over), Arc::clone(disk));
-        let before = disk.written();
+        let told = Arc::clone(&over);
         let thread = std::thread::spawn(move || {
-            while !told.load(Ordering::Relaxed) {
-                if disk.written() - before >= cliff.after_mib << 20 {
-                    disk.limit(&Rates {
-                        read: cliff.read_mb_s.map(bytes),
-                        write: cliff.write_mb_s.map(bytes),
-                        ..Rates::default()
-                    });
-                    return;
-                }
-                std::thread::sleep(LOOK);
+            while !told.load(Ordering::Relaxed) && !act() {
+                std::thread::sleep(pause);
             }
         });
         Self {
@@ -183,7 +203,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for Beside {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {

@@ -189,6 +189,9 @@ pub fn imposed(scenario: &Scenario) -> String {
             disks.join(" ")
         ));
     }
+    if scenario.ram_disk {
+        all.push("memory as a disk".to_owned());
+    }
     all.extend(scenario.cliff.map(|cliff| {
         let rate = cliff.write_mb_s.or(cliff.read_mb_s).unwrap_or(0.0);
         format!("{rate} MB/s after {} MiB", cliff.after_mib)

@@ -51,7 +51,9 @@ pub(super) fn make(
     if taken.half.is_none() {
         taken.double = measure("double_depth", Some(double(&phase, deepest)))?;
     }
-    taken.second = measure("second_connection", second(&phase))?;
+    // With one request for each connection there is no other way to share them out.
+    let second = second(&phase).filter(|_| deepest >= 2);
+    taken.second = measure("second_connection", second)?;
     taken.alone = measure("alone", Some(alone(&phase)))?;
     Ok(())
 }

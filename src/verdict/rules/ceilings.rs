@@ -111,9 +111,17 @@ pub(super) fn tie(case: &Case, ladder: &Ladder) -> Option<Ruling> {
     ruling.reached.extend(other.reached);
     ruling.evidence.extend(other.evidence);
     ruling.doubtful |= other.doubtful;
-    // The protocol was measured on the same processors: a full one is the reason, and not a limit beside it.
-    let cores = [Limit::ClientCpu, Limit::ServerCpu];
-    if cores.into_iter().any(|core| ruling.limits.contains(&core)) {
+    // The protocol was measured on the same processors and the same way: what holds those down is the reason, and not a limit beside it.
+    let reasons = [
+        Limit::ClientCpu,
+        Limit::ServerCpu,
+        Limit::Loss,
+        Limit::Window,
+    ];
+    if reasons
+        .into_iter()
+        .any(|reason| ruling.limits.contains(&reason))
+    {
         ruling.limits.retain(|limit| *limit != Limit::Protocol);
     }
     Some(ruling)
@@ -242,6 +250,9 @@ fn accidental(case: &Case) -> bool {
     let counters = &case.counters;
     let single = case.layer(Rung::SingleFlow);
     let most = case.layer(Rung::Network);
+    if single.is_none() {
+        return most.is_some_and(|most| empty(counters) && among(case, most.rate.0).is_some());
+    }
     let shared = single
         .zip(most)
         .is_some_and(|(single, most)| most.rate.0 >= FAR * single.rate.0);
@@ -260,11 +271,7 @@ pub(super) fn lost(case: &Case, _: &Ladder) -> Option<Ruling> {
     }
     let counters = &case.counters;
     let lost = counters.retransmit_percent.filter(|share| *share >= LOSS)?;
-    let all = f64::from(case.load.connections?) * lossy(counters)?;
-    let explained = case.rate() <= MATHIS_NEAR * all && case.rate() >= all / MATHIS_NEAR;
-    if !(explained && empty(counters)) {
-        return None;
-    }
+    let all = among(case, case.rate()).filter(|_| empty(counters))?;
     let mut ruling = Ruling::new(Limit::Loss).because(
         Kind::Counter,
         format!(
@@ -275,6 +282,12 @@ pub(super) fn lost(case: &Case, _: &Ladder) -> Option<Ruling> {
     // The protocol has the same connections.
     ruling.reached.push(Limit::Protocol);
     Some(ruling)
+}
+
+/// What the workload's connections carry together at this loss and round trip, where that explains a rate.
+fn among(case: &Case, rate: f64) -> Option<f64> {
+    let all = f64::from(case.load.connections?) * lossy(&case.counters)?;
+    (rate <= MATHIS_NEAR * all && rate >= all / MATHIS_NEAR).then_some(all)
 }
 
 /// Whether packets that went there while the workload ran found no queue on the way.
