@@ -31,11 +31,13 @@ mod credentials;
 #[cfg(feature = "embedded")]
 mod demo;
 mod diagnose;
+mod import;
 mod inspect;
 mod net;
 mod phase_args;
 mod prepare;
 mod progress;
+mod recompute;
 mod rerun;
 mod run;
 mod targets;
@@ -95,6 +97,13 @@ enum Command {
     Net(Box<net::NetArgs>),
     /// Say what limits a target, by measuring its layers, or by figures that were measured already.
     Diagnose(diagnose::DiagnoseArgs),
+    /// Compute rates again from what dd, cp, rsync, iperf, fio and others print, and say what does not fit.
+    Recompute(recompute::RecomputeArgs),
+    /// Take over results of other tools, with their settings.
+    #[command(
+        about = "Take over results of fio, iperf3, CrystalDiskMark, diskspd or elbencho, with their settings"
+    )]
+    Import(import::ImportArgs),
     /// Show what a target is and what was negotiated; nothing is written.
     Inspect(inspect::InspectArgs),
     /// Run the saved plan of a result directory again.
@@ -150,6 +159,8 @@ fn dispatch(cli: Cli) -> Result<u8> {
         Command::Run(args) => run::main(*args, &global),
         Command::Net(args) => net::main(&args, &global),
         Command::Diagnose(args) => diagnose::main(&args, &global),
+        Command::Recompute(args) => recompute::main(&args, &global),
+        Command::Import(args) => import::main(&args, &global),
         Command::Inspect(args) => inspect::main(&args, &global),
         Command::Rerun(args) => rerun::main(&args, &global),
         Command::Prepare(args) => prepare::main(&args, &global),

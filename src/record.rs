@@ -74,13 +74,13 @@ pub struct Row {
     pub pattern: String,
     /// None when several sizes are mixed.
     pub block_size_bytes: Option<u64>,
-    /// Operations under way on each lane.
+    /// Operations under way on each lane; 0 where another tool does not tell.
     pub iodepth: u16,
-    /// Parallel workers.
+    /// Parallel workers; 0 where another tool does not tell.
     pub lanes: u16,
     /// Network connections that carried the data.
     pub connections: Option<u32>,
-    /// Bytes of the file in use.
+    /// Bytes of the file in use; 0 where there is none, or another tool does not tell.
     pub size_bytes: u64,
     /// The round, from 1.
     pub repeat: u32,

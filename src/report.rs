@@ -6,6 +6,7 @@ pub mod aggregate;
 pub mod csv;
 pub mod ladder;
 pub mod network;
+pub mod recompute;
 pub mod repeats;
 pub mod table;
 

@@ -23,6 +23,7 @@ pub mod diagnose;
 mod drive;
 mod environment;
 mod files;
+pub mod imports;
 mod intervals;
 pub mod network;
 mod results;

@@ -23,10 +23,14 @@ const FLOORS: &[(u32, &[&str])] = &[
             "round_trip",
             "verdict",
             "published",
+            "recompute",
         ],
     ),
-    // A report sees floors 0 and 1 only, though the conductor uses it.
-    (2, &["target", "probe", "guard", "servers", "report"]),
+    // A report and an import see floors 0 and 1 only, though the conductor uses them.
+    (
+        2,
+        &["target", "probe", "guard", "servers", "report", "import"],
+    ),
     (3, &["engine"]),
     (4, &["fleet"]),
     (5, &["stage"]),
@@ -47,6 +51,8 @@ const NEIGHBOURS: &[(&str, &str)] = &[
     // What is a line's limit, and how many flows a test may have.
     ("network", "line"),
     ("spec", "network"),
+    // Shares of links are shares of what a line carries.
+    ("recompute", "line"),
     // Published figures are judged.
     ("published", "verdict"),
     // Facts about this computer that a target's own facts need.

@@ -8,8 +8,10 @@ use super::progress::Show;
 use super::run::{read, stop_on_signals};
 use super::{Format, Global, credentials};
 use crate::error::{Error, Result};
+use crate::import::cases::publication;
 use crate::op::Direction;
 use crate::published::Published;
+use crate::recompute::Writing;
 use crate::report::ladder;
 use crate::run::diagnose::{Diagnosis, run};
 use crate::run::{Out, Settings, Watch};
@@ -72,7 +74,8 @@ pub(super) struct DiagnoseArgs {
     /// Show the plan and end
     #[arg(long)]
     dry_run: bool,
-    /// Judge figures of others instead of measuring: files with their conditions, in the form of fixtures/published
+    /// Judge figures of others instead of measuring: files with their conditions (.toml, in the form of fixtures/published), or
+    /// what 'import' reads: result directories and files of fio, iperf3 and others, together
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["place", "target"])]
     from: Vec<PathBuf>,
 }
@@ -250,12 +253,21 @@ fn table(plan: &DiagnosePlan, diagnosis: &Diagnosis) -> String {
 /// Judges figures of others.
 fn published(files: &[PathBuf], global: &Global) -> Result<u8> {
     let mut all = Vec::new();
+    let mut imported = Vec::new();
     for path in files {
+        if path.is_dir() || path.extension().is_none_or(|ending| ending != "toml") {
+            let one = crate::run::imports::read(path, Writing::default())?;
+            imported.push((path.display().to_string(), one));
+            continue;
+        }
         let text = std::fs::read_to_string(path)
             .map_err(|error| Error::usage(format!("{}: {error}", path.display())))?;
         let published: Published = toml::from_str(&text)
             .map_err(|error| Error::usage(format!("{}: {error}", path.display())))?;
         all.push(published);
+    }
+    if !imported.is_empty() {
+        all.push(publication(&imported)?);
     }
     match global.format {
         Format::Table => {

@@ -34,6 +34,11 @@ pub(super) fn main(args: &RerunArgs, global: &Global) -> Result<u8> {
         let plan = DiagnosePlan::parse(&text, &place)?;
         return super::diagnose::conduct(&plan, args.out.clone(), global);
     }
+    if crate::run::imports::is_one(&text) {
+        return Err(Error::usage(format!(
+            "{place} is of results that another tool measured; there is nothing to run again"
+        )));
+    }
     let plan = Plan::parse(&text, &place)?;
     if plan.embedded {
         return Err(Error::usage(format!(

@@ -54,6 +54,8 @@ pub enum Flag {
     CountersDisagree,
     /// It began much faster than it went on.
     CacheCliff,
+    /// The best of several runs.
+    Max,
 }
 
 impl Flag {
@@ -84,6 +86,7 @@ impl Flag {
             Self::MtuMismatch => "mtu_mismatch",
             Self::CountersDisagree => "counters_disagree",
             Self::CacheCliff => "cache_cliff",
+            Self::Max => "max",
         }
     }
 
@@ -154,6 +157,9 @@ impl Flag {
             }
             Self::CacheCliff => {
                 "it began much faster than it went on: a cache took the first part, and what lasts is the slower rate"
+            }
+            Self::Max => {
+                "the best of several runs, not a mean: compare it only with other best ones"
             }
         }
     }

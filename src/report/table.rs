@@ -112,7 +112,11 @@ fn one(row: &Row, target: &str) -> String {
     let iops = row
         .iops()
         .map_or_else(|| "-".into(), |iops| format!("{iops:.0}"));
-    let inflight = format!("{}x{}", row.lanes, row.iodepth);
+    let inflight = if row.lanes > 0 && row.iodepth > 0 {
+        format!("{}x{}", row.lanes, row.iodepth)
+    } else {
+        "-".into()
+    };
     let mut text = if row.files.is_some() {
         small::line(row, target)
     } else {
