@@ -29,18 +29,17 @@ const MARKS: &[(Flag, Mark)] = &[
 
 /// Files with what they held, as one publication: each workload a case, its layers from all of them.
 pub fn publication(files: &[(String, Imported)]) -> Result<Published> {
-    let rows: Vec<&Row> = files
-        .iter()
-        .flat_map(|(_, one)| one.tests.iter().map(|(row, _)| row))
-        .filter(|row| row.status == Status::Ok)
-        .collect();
+    let of = |wanted: fn(&Imported) -> bool| -> Vec<&Row> {
+        let chosen = files.iter().filter(|(_, one)| wanted(one));
+        let rows = chosen.flat_map(|(_, one)| one.tests.iter().map(|(row, _)| row));
+        rows.filter(|row| row.status == Status::Ok).collect()
+    };
     let mut cases: Vec<Case> = files
         .iter()
         .flat_map(|(_, one)| one.judged.clone())
         .collect();
-    if cases.is_empty() {
-        cases = workloads(&rows);
-    }
+    // A diagnosis has judged its own workloads, and knows more of them than its rows do.
+    cases.extend(workloads(&of(|one| one.judged.is_empty()), &of(|_| true)));
     let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
     if cases.is_empty() {
         return Err(Error::usage(format!(
@@ -76,8 +75,8 @@ fn shown(case: Case) -> Shown {
     }
 }
 
-/// Each workload in each direction, its repeats together.
-fn workloads(rows: &[&Row]) -> Vec<Case> {
+/// Each workload in each direction, its repeats together; its layers are among `all`.
+fn workloads(rows: &[&Row], all: &[&Row]) -> Vec<Case> {
     let mut groups: Vec<Vec<&Row>> = Vec::new();
     let wanted = |row: &&&Row| WORKLOADS.contains(&row.stage.as_str()) && !row.is_stream();
     for row in rows.iter().filter(wanted) {
@@ -86,10 +85,7 @@ fn workloads(rows: &[&Row]) -> Vec<Case> {
             None => groups.push(vec![row]),
         }
     }
-    groups
-        .iter()
-        .filter_map(|group| case(group, rows))
-        .collect()
+    groups.iter().filter_map(|group| case(group, all)).collect()
 }
 
 fn direction(row: &Row) -> Option<Direction> {
@@ -220,6 +216,29 @@ mod tests {
         assert!((disks.rate.0 / 500e6 - 1.0).abs() < 1e-9 && disks.has(Mark::Unproven));
         assert_eq!(published.case[0].limit, "network");
         assert!(published.case[0].holds());
+    }
+
+    #[test]
+    fn a_diagnosis_beside_other_files_takes_none_of_them_away() {
+        let mut diagnosis = imported(vec![
+            row("end_to_end", "read", 60),
+            Row {
+                pattern: STREAM.into(),
+                connections: Some(4),
+                ..row("network", "read", 118)
+            },
+        ]);
+        diagnosis.1.judged = vec![Case::of(Direction::Read, 60e6)];
+        let files = [diagnosis, imported(vec![row("run", "read", 116)])];
+        let published = publication(&files).expect("cases");
+        let rates: Vec<f64> = published
+            .case
+            .iter()
+            .map(|case| case.input.rate())
+            .collect();
+        assert_eq!(rates, [60e6, 116e6]);
+        // What the diagnosis measured of the network holds for the other file too.
+        assert!(published.case[1].input.layer(Rung::Network).is_some());
     }
 
     #[test]

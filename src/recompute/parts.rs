@@ -304,7 +304,7 @@ fn amount(tokens: &[Token]) -> Option<(Unit, usize)> {
     }
     let unit = units::amount(word)?;
     if unit.per.is_none() && second == Some("per") {
-        let period = tokens.get(2).and_then(Token::word).and_then(units::period);
+        let period = tokens.get(2).and_then(Token::word).and_then(units::time);
         if period.is_some() {
             return Some((
                 Unit {

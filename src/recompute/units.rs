@@ -99,19 +99,6 @@ const LONG_PREFIXES: &[(&str, i32, Option<Base>)] = &[
     ("tebi", 4, Some(Base::Binary)),
 ];
 
-const PERIODS: &[(&str, f64)] = &[
-    ("s", 1.0),
-    ("sec", 1.0),
-    ("secs", 1.0),
-    ("second", 1.0),
-    ("seconds", 1.0),
-    ("sek", 1.0),
-    ("min", 60.0),
-    ("minute", 60.0),
-    ("h", 3600.0),
-    ("hour", 3600.0),
-];
-
 const TIMES: &[(&str, f64)] = &[
     ("s", 1.0),
     ("sec", 1.0),
@@ -158,20 +145,10 @@ pub fn unclear(word: &str) -> bool {
     let amount = word.split_once('/').map_or(
         word,
         |(amount, per)| {
-            if period(per).is_some() { amount } else { "" }
+            if time(per).is_some() { amount } else { "" }
         },
     );
     matches!(amount, "mb" | "gb" | "tb")
-}
-
-/// The seconds of a period after `/` or `per`.
-#[must_use]
-pub fn period(word: &str) -> Option<f64> {
-    let word = word.to_lowercase();
-    PERIODS
-        .iter()
-        .find(|(name, _)| *name == word)
-        .map(|(_, seconds)| *seconds)
 }
 
 /// The unit of a size or a rate that a word is: `MB`, `KiloBytes/sec`, `Gbit/s`, `Mbps`, `M/s`.
@@ -179,7 +156,7 @@ pub fn period(word: &str) -> Option<f64> {
 pub fn amount(word: &str) -> Option<Unit> {
     if let Some((amount, per)) = word.split_once('/') {
         let unit = of(amount, true)?;
-        let per = Some(period(per)?);
+        let per = Some(time(per)?);
         return Some(Unit { per, ..unit });
     }
     if let Some(amount) = word.strip_suffix("ps").filter(|amount| !amount.is_empty()) {

@@ -10,10 +10,9 @@ use super::taken::Taken;
 use crate::error::Result;
 use crate::spec::diagnose::Work;
 use crate::spec::workload::Phase;
+use crate::verdict::rules::FROM_MEMORY;
 
-/// From memory it goes so much faster: the disks are the difference, and nothing on the way needs to be tried.
-const MEMORY_HELPS: f64 = 1.25;
-/// The same for random requests, each of which waits for the way and then for the disks.
+/// Random requests wait for the way and then for the disks: only from so much on is nothing else to be tried.
 const MEMORY_HELPS_MUCH: f64 = 3.0;
 
 /// Measures what can be changed for this workload.
@@ -28,7 +27,8 @@ pub(super) fn make(
     let helps = if work.phase.rw.random() {
         MEMORY_HELPS_MUCH
     } else {
-        MEMORY_HELPS
+        // The disks are the difference, and nothing on the way needs to be tried.
+        FROM_MEMORY
     };
     let from_memory = hot
         .zip(whole)

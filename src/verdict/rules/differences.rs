@@ -1,6 +1,6 @@
 //! What one changed thing did, where the workload is well below every ceiling.
 
-use super::{SECOND, STEADY};
+use super::{FROM_MEMORY, SECOND, STEADY};
 use crate::op::Direction;
 use crate::units::Nanos;
 use crate::verdict::case::{Case, Differences, Figure, Mark, Rung};
@@ -16,8 +16,6 @@ const DEEP: u32 = 8;
 /// A queue on the way makes a handshake this much longer, and so many times as long.
 const QUEUE: Nanos = Nanos(500_000);
 const QUEUED: f64 = 3.0;
-/// What is not in memory costs the server's processor more as well: a third more was measured. Only so much is the disks' doing.
-const MEMORY: f64 = 1.4;
 /// Below this share of everything around it, something waits without using anything up.
 const IDLE: f64 = 0.7;
 
@@ -76,7 +74,7 @@ pub(super) fn from_memory(case: &Case, _: &Ladder) -> Option<Ruling> {
     let gain = case
         .differences
         .hot_over_cold
-        .filter(|gain| *gain >= MEMORY)?;
+        .filter(|gain| *gain >= FROM_MEMORY)?;
     // Disks that carry much more with the same under way are a part of each request's time, and not the limit.
     let storage = case
         .layer(Rung::Storage)
