@@ -201,7 +201,9 @@ impl Results {
             }
             let rate = number(row, "bytes") / number(row, "seconds");
             let told = number(row, "throughput_bytes_per_s");
-            assert!((rate / told - 1.0).abs() < 1e-3, "{rate} and {told}");
+            // It has one decimal, which is coarse where a stalled machine moved a few bytes in seconds.
+            let off = (rate - told).abs();
+            assert!(off <= 0.05 + 1e-3 * rate, "{rate} and {told}");
         }
         self.check_texts();
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use nasgauge::target::Control;
 
 use super::lab::{self, Place};
-use super::program::{Desk, Line, Results, count};
+use super::program::{Desk, Line, Results, count, number};
 
 /// Everything that a user does with small files, one after the other.
 fn whole_story(place: &Place) {
@@ -155,16 +155,11 @@ rw = "remove"
     for row in &results.rows[..2] {
         assert!(count(row, "ops") > 30, "it starts over: {row:?}");
     }
-    let cut = [
-        "--rw",
-        "create",
-        "--nrfiles",
-        "10000",
-        "--filesize",
-        "0",
-        "--runtime",
-        "20ms",
-    ];
+    let make = |count: &'static str| ["--rw", "create", "--filesize", "0", "--nrfiles", count];
+    let few = desk.measures(place, "few", &make("500"));
+    // As long as those took, at whatever speed: enough for some of 10000, and far from enough for all.
+    let runtime = format!("{:.0}ms", (number(&few.rows[0], "seconds") * 1e3).max(20.0));
+    let cut = [&make("10000")[..], &["--runtime", &runtime]].concat();
     let results = desk.measures(place, "cut", &cut);
     assert!(count(&results.rows[0], "ops") < 10_000);
     assert!(results.noted("of 10000 files"), "{:?}", results.ran);
