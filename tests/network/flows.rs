@@ -64,7 +64,7 @@ fn rates(rows: &[Row], direction: &str) -> Vec<f64> {
 }
 
 /// Holds on any machine of the rows of a direction whose line carries `wanted` bits per second: none is more, each is what
-/// its samples say, and [undisturbed] those are the line's rate within 3 %.
+/// its samples say, and [undisturbed] those are no more than 3 % below the line's rate.
 fn carries(directory: &tempfile::TempDir, rows: &[Row], direction: &str, wanted: f64) {
     let text = std::fs::read_to_string(directory.path().join("results/intervals.csv"));
     let samples = csv_rows(&text.expect("intervals.csv"));
@@ -100,7 +100,8 @@ fn carries(directory: &tempfile::TempDir, rows: &[Row], direction: &str, wanted:
         eprintln!("{what}");
         assert!(told <= wanted * 1.01, "{what}");
         assert!((told / mean - 1.0).abs() < 0.15, "{what}");
-        assert!((best / wanted - 1.0).abs() <= 0.03, "{what}");
+        // Not bounded above: a part may carry what the one before it was kept from.
+        assert!(best / wanted >= 0.97, "{what}");
     }
 }
 

@@ -27,7 +27,8 @@ fn carries(lab: &Lab, [there, back]: [f64; 2], share: f64, least: f64, what: &st
         );
         eprintln!("{told}");
         assert!(mean <= wanted * 1.01, "{told}");
-        assert!((least..1.04).contains(&(undisturbed / wanted)), "{told}");
+        // Not bounded above: a part may carry what the one before it was kept from.
+        assert!(undisturbed / wanted >= least, "{told}");
     }
 }
 
