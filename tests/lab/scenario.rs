@@ -222,6 +222,19 @@ impl Scenario {
         self.disk != Speed::default() || self.array.is_some() || self.cliff.is_some()
     }
 
+    /// Whether nothing else may be measured on the machine meanwhile: where it is not an imposed rate of at most 60 MB/s that
+    /// bounds what the processors have to do, or time counts.
+    pub fn alone(&self) -> bool {
+        let network = &self.network;
+        let ways = [network.to_server_mbit_s, network.to_client_mbit_s];
+        let rates = ways.map(|way| way.or(network.rate_mbit_s));
+        let slow = rates
+            .iter()
+            .all(|rate| rate.is_some_and(|rate| rate <= 400.0));
+        let bounded = slow || self.limits_the_disk() || self.servers.forward_mb_s.is_some();
+        !bounded || network.one_way_us.is_some() || self.servers.cpu_percent.is_some()
+    }
+
     /// Whether few written bytes can wait in the server's memory. The kernel then holds writers up for 200 ms at a time, also before a
     /// disk that is fast enough: where the disk limits nothing, that would be in the way.
     pub fn honest_writes(&self) -> bool {

@@ -1,6 +1,7 @@
 //! The runner's words: a line for each diagnosis, counts at the end, and the same as files.
 
 use std::fmt::Write;
+use std::fs::{File, TryLockError};
 use std::path::Path;
 
 use super::judge::{Outcome, Said};
@@ -40,7 +41,8 @@ impl Line {
         )
     }
 
-    fn cells(&self) -> [String; 11] {
+    /// As the table has it; `source` is what the program was built of.
+    pub fn cells(&self, source: &str) -> Cells {
         let said = &self.said;
         let own = |text: &str| text.to_owned();
         [
@@ -55,11 +57,16 @@ impl Line {
             own(&said.confidence),
             own(&self.expected),
             self.outcome.to_string(),
+            format!("{:.0}", self.seconds),
+            own(source),
         ]
     }
 }
 
-const HEADS: [&str; 11] = [
+/// A row of the table.
+pub type Cells = [String; 13];
+
+const HEADS: [&str; 13] = [
     "scenario",
     "protocol",
     "at hand",
@@ -71,7 +78,13 @@ const HEADS: [&str; 11] = [
     "confidence",
     "expected",
     "outcome",
+    "seconds",
+    "source",
 ];
+
+/// The columns that say which diagnosis a row is of.
+const DIAGNOSIS: usize = 3;
+const OUTCOME: usize = 10;
 
 /// How many ended how.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -83,14 +96,15 @@ pub struct Counts {
 }
 
 impl Counts {
-    pub fn of(lines: &[Line]) -> Self {
+    pub fn of<'a>(rows: impl IntoIterator<Item = &'a Cells>) -> Self {
         let mut counts = Self::default();
-        for line in lines {
-            match line.outcome {
-                Outcome::Right => counts.right += 1,
-                Outcome::Unresolved => counts.unresolved += 1,
-                Outcome::Wrong(_) => counts.wrong += 1,
-                Outcome::NotRun(_) => counts.not_run += 1,
+        for row in rows {
+            // As `Outcome` writes itself.
+            match row[OUTCOME].split([' ', ',', ':']).next() {
+                Some("right") => counts.right += 1,
+                Some("unresolved") => counts.unresolved += 1,
+                Some("not") => counts.not_run += 1,
+                _ => counts.wrong += 1,
             }
         }
         counts
@@ -105,43 +119,110 @@ impl Counts {
 }
 
 /// The table as Markdown.
-pub fn markdown(lines: &[Line]) -> String {
-    let row = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+pub fn markdown(rows: &[Cells]) -> String {
+    let row = |cells: &Cells| format!("| {} |\n", cells.join(" | "));
     let mut text = row(&HEADS.map(str::to_owned));
     text.push_str(&row(&HEADS.map(|_| "---".to_owned())));
-    for line in lines {
-        text.push_str(&row(&line.cells().map(|cell| cell.replace('|', "/"))));
+    for line in rows {
+        text.push_str(&row(&line.each_ref().map(|cell| cell.replace('|', "/"))));
     }
     // Writing to a String can't fail.
-    let _ = writeln!(text, "\nAll: {}", Counts::of(lines).shown());
+    let _ = writeln!(text, "\nAll: {}", Counts::of(rows).shown());
     for level in Level::ALL.map(Level::key) {
-        let own: Vec<Line> = lines
-            .iter()
-            .filter(|line| line.level == level)
-            .cloned()
-            .collect();
+        let own: Vec<&Cells> = rows.iter().filter(|row| row[2] == level).collect();
         if !own.is_empty() {
-            let _ = writeln!(text, "With {level}: {}", Counts::of(&own).shown());
+            let counts = Counts::of(own);
+            let _ = writeln!(text, "With {level}: {}", counts.shown());
         }
     }
     text
 }
 
-/// Writes laboratory.md and laboratory.csv.
-pub fn keep(directory: &Path, lines: &[Line]) -> Result<(), String> {
-    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", directory.display());
-    std::fs::create_dir_all(directory).map_err(|error| failed(&error))?;
-    std::fs::write(directory.join("laboratory.md"), markdown(lines))
-        .map_err(|error| failed(&error))?;
-    let mut table =
-        csv::Writer::from_path(directory.join("laboratory.csv")).map_err(|error| failed(&error))?;
-    table.write_record(HEADS).map_err(|error| failed(&error))?;
-    for line in lines {
-        table
-            .write_record(line.cells())
-            .map_err(|error| failed(&error))?;
+/// A directory that keeps a table, row by row: several runs, one after the other or beside one another, may fill it.
+pub struct Kept<'a>(pub &'a Path);
+
+impl Kept<'_> {
+    fn failed(&self, error: &dyn std::fmt::Display) -> String {
+        format!("{}: {error}", self.0.display())
     }
-    table.flush().map_err(|error| failed(&error))
+
+    /// What is there.
+    pub fn rows(&self) -> Result<Vec<Cells>, String> {
+        let path = self.0.join("laboratory.csv");
+        if !path.is_file() {
+            return Ok(Vec::new());
+        }
+        let mut reader = csv::Reader::from_path(&path).map_err(|error| self.failed(&error))?;
+        let rows = reader.deserialize();
+        rows.collect::<Result<_, _>>()
+            .map_err(|error| self.failed(&error))
+    }
+
+    /// Whether a diagnosis is there, whatever came of it: nothing is made until it pleases.
+    pub fn has(&self, diagnosis: [&str; DIAGNOSIS]) -> Result<bool, String> {
+        let rows = self.rows()?;
+        Ok(rows.iter().any(|row| row[..DIAGNOSIS] == diagnosis))
+    }
+
+    /// Adds the rows of a diagnosis to laboratory.csv and laboratory.md.
+    pub fn add(&self, rows: &[Cells]) -> Result<(), String> {
+        let _one_at_a_time = self.lock("table.lock")?;
+        let mut all = self.rows()?;
+        all.extend_from_slice(rows);
+        all.sort_by(|a, b| (&a[0], &a[1]).cmp(&(&b[0], &b[1])));
+        // Each under another name first: who is killed leaves the old ones.
+        let write = |name: &str, text: &[u8]| {
+            let new = self.0.join(format!("{name}.new"));
+            std::fs::write(&new, text)
+                .and_then(|()| std::fs::rename(&new, self.0.join(name)))
+                .map_err(|error| self.failed(&error))
+        };
+        let mut table = csv::Writer::from_writer(Vec::new());
+        let heads = HEADS.map(str::to_owned);
+        for row in std::iter::once(&heads).chain(&all) {
+            table
+                .write_record(row)
+                .map_err(|error| self.failed(&error))?;
+        }
+        let table = table.into_inner().map_err(|error| self.failed(&error))?;
+        write("laboratory.csv", &table)?;
+        write("laboratory.md", markdown(&all).as_bytes())
+    }
+
+    /// A lock that ends with its file, and so with its process.
+    fn lock(&self, name: &str) -> Result<File, String> {
+        let file = self.open(name)?;
+        file.lock().map_err(|error| self.failed(&error))?;
+        Ok(file)
+    }
+
+    fn open(&self, name: &str) -> Result<File, String> {
+        let directory = self.0.join("locks");
+        std::fs::create_dir_all(&directory).map_err(|error| self.failed(&error))?;
+        File::create(directory.join(name)).map_err(|error| self.failed(&error))
+    }
+
+    /// Takes a diagnosis as one's own; None where another runner has it.
+    pub fn claim(&self, name: &str) -> Result<Option<File>, String> {
+        let file = self.open(name)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(self.failed(&error)),
+        }
+    }
+
+    /// Waits until the machine may be used: `alone`, or beside others that need not be alone.
+    pub fn machine(&self, alone: bool) -> Result<File, String> {
+        let file = self.open("machine")?;
+        let locked = if alone {
+            file.lock()
+        } else {
+            file.lock_shared()
+        };
+        locked.map_err(|error| self.failed(&error))?;
+        Ok(file)
+    }
 }
 
 /// What a scenario imposes, in few words.
@@ -218,4 +299,64 @@ pub fn imposed(scenario: &Scenario) -> String {
         all.push("nothing".to_owned());
     }
     all.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(scenario: &str, level: &str, outcome: &str) -> Cells {
+        let mut row = HEADS.map(|_| String::new());
+        scenario.clone_into(&mut row[0]);
+        "nfs".clone_into(&mut row[1]);
+        level.clone_into(&mut row[2]);
+        outcome.clone_into(&mut row[OUTCOME]);
+        row
+    }
+
+    #[test]
+    fn a_table_is_filled_row_by_row_and_counted() {
+        let outcomes = [
+            Outcome::Right,
+            Outcome::Unresolved,
+            Outcome::Wrong("it, too".to_owned()),
+            Outcome::NotRun("no root".to_owned()),
+        ];
+        let directory = tempfile::tempdir().expect("a directory");
+        let kept = Kept(directory.path());
+        assert_eq!(kept.rows(), Ok(Vec::new()));
+        for (at, outcome) in outcomes.iter().enumerate() {
+            let scenario = format!("s{}", 9 - at);
+            let row = row(&scenario, "uri", &outcome.to_string());
+            kept.add(&[row]).expect("added");
+        }
+        let rows = kept.rows().expect("rows");
+        let one = Counts {
+            right: 1,
+            unresolved: 1,
+            wrong: 1,
+            not_run: 1,
+        };
+        assert_eq!(Counts::of(&rows), one);
+        assert_eq!((rows[0][0].as_str(), rows[3][0].as_str()), ("s6", "s9"));
+        assert_eq!(kept.has(["s7", "nfs", "uri"]), Ok(true));
+        assert_eq!(kept.has(["s7", "nfs", "agent"]), Ok(false));
+        let text = std::fs::read_to_string(directory.path().join("laboratory.md"));
+        assert_eq!(text.expect("a table"), markdown(&rows));
+    }
+
+    #[test]
+    fn a_diagnosis_is_claimed_once_and_free_when_its_runner_is_gone() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let kept = Kept(directory.path());
+        let mine = kept.claim("one").expect("a lock");
+        assert!(mine.is_some());
+        assert!(kept.claim("one").expect("a lock").is_none());
+        assert!(kept.claim("other").expect("a lock").is_some());
+        drop(mine);
+        assert!(kept.claim("one").expect("a lock").is_some());
+        let beside = kept.machine(false).expect("a lock");
+        let _second = kept.machine(false).expect("two at once");
+        drop(beside);
+    }
 }
