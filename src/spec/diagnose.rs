@@ -104,6 +104,8 @@ pub struct Times {
     pub ramp: Nanos,
     /// A layer measured alone, or with one thing changed.
     pub layer: Nanos,
+    /// This program against memory, which nothing but the processor bounds.
+    pub tool: Nanos,
     /// A test of the network, in whole seconds.
     pub network_s: u32,
 }
@@ -137,6 +139,7 @@ impl DiagnosePlan {
                 workload: Nanos(5 * SECOND),
                 ramp: Nanos(SECOND / 2),
                 layer: Nanos(5 * SECOND / 2),
+                tool: Nanos(SECOND),
                 network_s: 2,
             }
         } else {
@@ -144,6 +147,7 @@ impl DiagnosePlan {
                 workload: Nanos(10 * SECOND),
                 ramp: Nanos(SECOND),
                 layer: Nanos(4 * SECOND),
+                tool: Nanos(2 * SECOND),
                 network_s: 4,
             }
         }

@@ -263,6 +263,7 @@ fn beside(
     if !bench.remote() {
         // This computer's memory takes any number of writes.
         phase.bytes = None;
+        phase.runtime = Some(plan.times().tool);
     }
     bench.measure(&work.name, stage, phase, around)
 }
