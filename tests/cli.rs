@@ -246,6 +246,31 @@ fn what_can_not_be_diagnosed_is_refused_in_a_sentence_and_nothing_is_touched() {
     assert_eq!(left, 0, "a result directory was made");
 }
 
+#[test]
+fn what_a_diagnosis_can_not_reach_is_told_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    // A port that was free a moment ago: nobody listens there.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = free.local_addr().expect("an address").port();
+    drop(free);
+    let targets = [
+        format!("nfs://127.0.0.1:{port}/export?mountport={port}"),
+        format!("smb://127.0.0.1:{port}/share"),
+        format!("iscsi://127.0.0.1:{port}/iqn.2026-11.dev.nasgauge:none/1"),
+    ];
+    let ram = format!("ram:64M --ram-target {}", targets[0]);
+    for arguments in targets.iter().chain([&ram]) {
+        let mut words = vec!["diagnose", "--quick"];
+        words.extend(arguments.split(' '));
+        let output = run(directory.path(), &words);
+        let said = text(&output.stderr);
+        assert_eq!(code(&output), 1, "{arguments}: {said}");
+        let times = said.matches("failed while connecting").count();
+        assert_eq!(times, 1, "{arguments}: {said}");
+        assert!(is_empty(directory.path()), "{arguments}");
+    }
+}
+
 /// A directory of this computer: no network, no server, and still an answer, with everything removed.
 #[test]
 fn a_local_directory_is_diagnosed_and_left_as_it_was() {

@@ -45,28 +45,11 @@ pub(super) fn open_all(
     settings: &mut Settings<'_>,
     watch: &mut dyn Watch,
 ) -> Result<Vec<Place>> {
-    let mut specs = Vec::new();
-    for text in &plan.targets {
-        let spec = TargetSpec::parse(text)?;
-        let protocol = target::check(&spec)?;
-        preflight(plan, &spec, protocol).map_err(|error| error.at(text))?;
-        specs.push((spec, protocol));
-    }
     let mut places = Vec::new();
-    for (index, (spec, protocol)) in specs.into_iter().enumerate() {
-        if settings.stop.load(Relaxed) {
-            return Err(stopped(Phase::Connect));
-        }
-        let secret = if spec.user.is_some() {
-            (settings.secrets)(&spec)?
-        } else {
-            Secret::default()
-        };
-        let mut place = Place::new(plan, spec, protocol, secret);
-        match place.examine(plan, index, run) {
-            Ok(notes) => notes
-                .iter()
-                .for_each(|note| watch.note(&format!("{}: {note}", place.uri()))),
+    for (index, (spec, protocol)) in check(plan)?.into_iter().enumerate() {
+        let (mut place, examined) = open(plan, index, spec, protocol, run, settings, watch)?;
+        match examined {
+            Ok(()) => {}
             Err(error) if error.before_anything() => return Err(error.at(place.uri())),
             Err(error) => place.break_with(error, watch),
         }
@@ -76,6 +59,60 @@ pub(super) fn open_all(
         return Err(stopped(Phase::Connect));
     }
     Ok(places)
+}
+
+/// Opens and examines the only target of a plan, without which nothing is to be measured: whatever is wrong with it is the
+/// caller's to tell. Nothing is made.
+pub(super) fn open_only(
+    plan: &Plan,
+    run: &Identity,
+    settings: &mut Settings<'_>,
+    watch: &mut dyn Watch,
+) -> Result<Place> {
+    let Some((spec, protocol)) = check(plan)?.pop() else {
+        return Err(Error::usage("no target is named"));
+    };
+    let (place, examined) = open(plan, 0, spec, protocol, run, settings, watch)?;
+    examined.map_err(|error| error.at(place.uri()))?;
+    Ok(place)
+}
+
+/// The targets of a plan, if each can do what is asked of it.
+fn check(plan: &Plan) -> Result<Vec<(TargetSpec, &'static Protocol)>> {
+    let checked = plan.targets.iter().map(|text| {
+        let spec = TargetSpec::parse(text)?;
+        let protocol = target::check(&spec)?;
+        preflight(plan, &spec, protocol).map_err(|error| error.at(text))?;
+        Ok((spec, protocol))
+    });
+    checked.collect()
+}
+
+/// One of them, and what examining it came to.
+fn open(
+    plan: &Plan,
+    index: usize,
+    spec: TargetSpec,
+    protocol: &'static Protocol,
+    run: &Identity,
+    settings: &mut Settings<'_>,
+    watch: &mut dyn Watch,
+) -> Result<(Place, Result<()>)> {
+    if settings.stop.load(Relaxed) {
+        return Err(stopped(Phase::Connect));
+    }
+    let secret = if spec.user.is_some() {
+        (settings.secrets)(&spec)?
+    } else {
+        Secret::default()
+    };
+    let mut place = Place::new(plan, spec, protocol, secret);
+    let examined = place.examine(plan, index, run).map(|notes| {
+        for note in notes {
+            watch.note(&format!("{}: {note}", place.uri()));
+        }
+    });
+    Ok((place, examined))
 }
 
 fn stopped(phase: Phase) -> Error {

@@ -109,8 +109,7 @@ impl Bench {
                 vec![one("laying", laying)],
             )
         };
-        let mut places = site::open_all(&plan, around.run, around.settings, around.watch)?;
-        let place = places.remove(0);
+        let place = site::open_only(&plan, around.run, around.settings, around.watch)?;
         place.object().map_err(Clone::clone)?;
         let mounted = place.caps.connections == 0 && place.way().is_network();
         let counts = place.login.spec.protocol != "ram";
