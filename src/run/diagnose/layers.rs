@@ -233,6 +233,12 @@ impl Scene {
                     break;
                 }
             }
+            if let [Some(own), Some(best)] = &mut taken.disks
+                && own.cached == best.cached
+            {
+                // At their best they carry no less than they were seen to.
+                best.rate = best.rate.max(own.rate);
+            }
         } else if !self.target.remote() {
             let [_, best] = phases;
             taken.local_best = self
