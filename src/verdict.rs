@@ -3,11 +3,13 @@
 //!
 //! Read first: [`case::Case`] is all that is known; [`decide`] goes through [`rules::RULES`] in order and takes the first that
 //! has something to say; a [`Verdict`] names one or more limits, the next one, and how sure that is. Nothing is ever more
-//! certain than its evidence: two independent kinds of it make `confirmed`, one makes `likely`, none `unresolved`.
+//! certain than its evidence: two independent kinds of it make `confirmed`, one makes `likely`, none `unresolved`. A copy has two
+//! sides, and [`copies`] judges it.
 //!
 //! Must not know: how anything was measured, how it is shown. Rates are in bytes per second.
 
 pub mod case;
+pub mod copies;
 pub mod ladder;
 pub mod rules;
 pub mod ruling;
