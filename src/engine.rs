@@ -1,8 +1,9 @@
 //! The measuring loop: one worker drives one session through one phase.
 //!
-//! Read `worker` first: submit, reap, count; `files` is the same for whole small files, one call at a time. A worker owns its slots, pattern, payload and histograms; per operation it
-//! takes no lock, allocates nothing, formats nothing and copies no payload. What others may see while it runs
-//! are the atomic counters of [`Live`], written by the worker alone.
+//! Read `worker` first: submit, reap, count; `files` is the same for whole small files, one call at a time, and `pipeline` the
+//! loop of a copy. A worker owns its slots, pattern, payload and histograms; per operation it takes no lock, allocates nothing,
+//! formats nothing and copies no payload. What others may see while it runs are the atomic counters of [`Live`], written by the
+//! worker alone.
 //!
 //! Must not know: protocols (it sees [`crate::target::Session`]), where it runs, or what becomes of its report.
 //! Times are nanoseconds of the session's clock.
@@ -19,6 +20,7 @@ use crate::target::Attach;
 pub mod files;
 mod histogram_bytes;
 pub mod live;
+pub mod pipeline;
 pub mod worker;
 
 pub use live::Live;

@@ -8,6 +8,7 @@
 )]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use memmap2::{Advice, MmapMut, MmapRaw};
 
@@ -20,6 +21,8 @@ pub struct Slots {
     map: Arc<MmapRaw>,
     stride: usize,
     count: u16,
+    /// Where two threads have them: whose each slot is, and who this is.
+    hands: Option<(Arc<[AtomicU8]>, u8)>,
 }
 
 /// Keeps the memory of some [`Slots`] mapped: a session whose operations the kernel fills on its own holds one,
@@ -42,7 +45,31 @@ impl Slots {
             map: Arc::new(map.into()),
             stride,
             count,
+            hands: None,
         })
+    }
+
+    /// The same slots for two threads, who pass them to one another by [`hand_over`](Self::hand_over); at first all are the
+    /// first one's.
+    pub fn pair(count: u16, len: usize) -> std::io::Result<(Self, Self)> {
+        let mut first = Self::new(count, len)?;
+        let owners: Arc<[AtomicU8]> = (0..count.max(1)).map(|_| AtomicU8::new(0)).collect();
+        first.hands = Some((Arc::clone(&owners), 0));
+        let second = Self {
+            map: Arc::clone(&first.map),
+            hands: Some((owners, 1)),
+            ..first
+        };
+        Ok((first, second))
+    }
+
+    /// Gives a slot to the other one of a [`pair`](Self::pair), who may use it from now on; panics when it is not one's own.
+    pub fn hand_over(&mut self, slot: u16) {
+        self.start(slot, 0);
+        if let Some((owners, me)) = &self.hands {
+            // What was written to the slot is seen by whoever sees that it is theirs.
+            owners[usize::from(slot)].store(1 - me, Ordering::Release);
+        }
     }
 
     /// How many slots there are.
@@ -76,6 +103,10 @@ impl Slots {
             slot < self.count.max(1) && len as usize <= self.stride,
             "slot {slot} with {len} bytes is outside the slots"
         );
+        if let Some((owners, me)) = &self.hands {
+            let owner = owners[usize::from(slot)].load(Ordering::Acquire);
+            assert!(owner == *me, "slot {slot} is in the other hand");
+        }
         usize::from(slot) * self.stride
     }
 
@@ -94,7 +125,8 @@ impl Slots {
     pub fn get_mut(&mut self, slot: u16, len: u32) -> &mut [u8] {
         let start = self.start(slot, len);
         // SAFETY: as in `get`, and self is borrowed mutably, so that no other reference to a slot exists; a
-        // `Hold` gives no access.
+        // `Hold` gives no access, and of a pair only the one that owns a slot has got past `start`: to hand it over it had
+        // to give up its references first, since that borrows it mutably.
         unsafe { std::slice::from_raw_parts_mut(self.map.as_mut_ptr().add(start), len as usize) }
     }
 }
@@ -111,5 +143,22 @@ mod tests {
         assert_eq!(slots.get(0, 4097)[4096], 0);
         assert_eq!(slots.get(1, 4097)[4096], 7);
         assert_eq!(slots.get(2, 1).as_ptr() as usize % ALIGNMENT, 0);
+    }
+
+    #[test]
+    fn a_slot_is_in_one_hand_at_a_time() {
+        let (mut one, mut other) = Slots::pair(2, 8).expect("two small slots");
+        one.get_mut(0, 8).fill(5);
+        one.hand_over(0);
+        assert_eq!(other.get(0, 8), [5; 8]);
+        assert!(other.held_by(&one.hold()));
+        let refused = |slots: &Slots, slot| {
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| slots.get(slot, 1).len()))
+                .is_err()
+        };
+        assert!(refused(&one, 0) && refused(&other, 1));
+        assert!(!refused(&one, 1) && !refused(&other, 0));
+        other.hand_over(0);
+        assert!(!refused(&one, 0) && refused(&other, 0));
     }
 }

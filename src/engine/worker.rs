@@ -324,7 +324,8 @@ impl<'a> Worker<'a> {
     fn complete(&mut self, completion: Completion, now: u64) -> Result<u64> {
         let (step, since) = self.steps[usize::from(completion.slot)];
         if completion.bytes != step.len {
-            return Err(short(step, self.job.base, completion.bytes));
+            let offset = self.job.base + step.offset;
+            return Err(short(step.direction, offset, step.len, completion.bytes));
         }
         self.live.tick(step.len);
         if self.measuring {
@@ -425,16 +426,14 @@ impl<'a> Worker<'a> {
     }
 }
 
-fn short(step: Step, base: u64, bytes: u32) -> Error {
+/// What an operation says that moved fewer bytes than it was asked for.
+pub(super) fn short(direction: Direction, offset: u64, len: u32, bytes: u32) -> Error {
+    let verb = match direction {
+        Direction::Read => "came back",
+        Direction::Write => "were taken",
+    };
     let message = format!(
-        "only {bytes} of {} bytes {} at offset {}: the file or device ends there",
-        step.len,
-        if step.direction == Direction::Read {
-            "came back"
-        } else {
-            "were taken"
-        },
-        base + step.offset
+        "only {bytes} of {len} bytes {verb} at offset {offset}: the file or device ends there"
     );
     Error::new(Phase::Io, Kind::Other, message)
 }
