@@ -258,7 +258,7 @@ fn what_a_diagnosis_can_not_reach_is_told_once() {
         format!("smb://127.0.0.1:{port}/share"),
         format!("iscsi://127.0.0.1:{port}/iqn.2026-11.dev.nasgauge:none/1"),
     ];
-    let ram = format!("ram:64M --ram-target {}", targets[0]);
+    let ram = format!("ram:1GiB --ram-target {}", targets[0]);
     for arguments in targets.iter().chain([&ram]) {
         let mut words = vec!["diagnose", "--quick"];
         words.extend(arguments.split(' '));
