@@ -9,7 +9,7 @@
 //! Times are nanoseconds of `CLOCK_MONOTONIC`.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use crate::clock::monotonic_ns;
 use crate::engine::Live;
@@ -108,7 +108,7 @@ pub fn overlapped(
         Ok(pair) => pair,
         Err(error) => return failed(memory(&error)),
     };
-    let (filled, to_write) = channel();
+    let (filled, to_write) = sync_channel(usize::from(task.slots));
     let (emptied, to_fill) = all_empty(task);
     // Nobody starts before both are open, so that opening is nobody's waiting.
     let both_open = std::sync::Barrier::new(2);
@@ -175,7 +175,7 @@ pub fn in_turn(
     };
     let started_ns = monotonic_ns();
     let (mut read, mut written) = (Ok(()), Ok(()));
-    let (filled, to_write) = channel();
+    let (filled, to_write) = sync_channel(usize::from(task.slots));
     let (emptied, to_fill) = all_empty(task);
     while read.is_ok() && written.is_ok() && !reader.is_done() && !stop.load(Relaxed) {
         let began = monotonic_ns();
@@ -211,7 +211,7 @@ pub fn compare(
     let mut slots = Slots::new(task.slots, task.block as usize).map_err(|error| memory(&error))?;
     let lane = Lane::reading(&reading, written, &mut slots)?;
     let mut reader = Reader::new(&reading, lane, slots, live);
-    let (filled, done) = channel();
+    let (filled, done) = sync_channel(usize::from(task.slots));
     let (emptied, to_fill) = all_empty(task);
     while !reader.is_done() && !stop.load(Relaxed) {
         reader.fill(&to_fill, &filled, stop)?;
@@ -238,9 +238,10 @@ pub fn compare(
     Err(Error::new(Phase::Io, Kind::Corrupt, message))
 }
 
-/// The way back of slots, with all of them on it.
-fn all_empty(task: &Task) -> (Sender<u16>, Receiver<u16>) {
-    let (emptied, to_fill) = channel();
+/// The way back of slots, with all of them on it; like the way there it has room for all, so that nothing is allocated and nobody
+/// waits for room.
+fn all_empty(task: &Task) -> (SyncSender<u16>, Receiver<u16>) {
+    let (emptied, to_fill) = sync_channel(usize::from(task.slots));
     for slot in 0..task.slots {
         // Its receiver is here.
         let _ = emptied.send(slot);

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 use twox_hash::XxHash3_64;
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
     pub(super) fn run(
         &mut self,
         empty: &Receiver<u16>,
-        filled: &Sender<(u16, Piece)>,
+        filled: &SyncSender<(u16, Piece)>,
         stop: &AtomicBool,
     ) -> Result<()> {
         while !self.is_done() {
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
     pub(super) fn fill(
         &mut self,
         empty: &Receiver<u16>,
-        filled: &Sender<(u16, Piece)>,
+        filled: &SyncSender<(u16, Piece)>,
         stop: &AtomicBool,
     ) -> Result<()> {
         loop {
@@ -200,7 +200,7 @@ impl<'a> Writer<'a> {
     pub(super) fn run(
         &mut self,
         filled: &Receiver<(u16, Piece)>,
-        empty: &Sender<u16>,
+        empty: &SyncSender<u16>,
         stop: &AtomicBool,
     ) -> Result<()> {
         while self.ended < self.task.blocks() {
@@ -230,7 +230,7 @@ impl<'a> Writer<'a> {
     pub(super) fn empty(
         &mut self,
         filled: &Receiver<(u16, Piece)>,
-        empty: &Sender<u16>,
+        empty: &SyncSender<u16>,
         stop: &AtomicBool,
     ) -> Result<()> {
         loop {
